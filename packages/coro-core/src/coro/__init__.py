@@ -1,0 +1,267 @@
+"""Cooperative threads: code that reads like plain blocking code, a million threads in one process.
+
+    import coro
+
+    def main():
+        listener = coro.tcp_sock()
+        listener.bind(("127.0.0.1", 7777))
+        listener.listen()
+        while True:
+            conn, address = listener.accept()
+            coro.spawn(serve, conn)
+
+    coro.run(main)
+
+This file holds names only. Importing it starts no thread, opens no descriptor and replaces nothing. Other distributions
+(coro-dns, coro-http, ...) add subpackages to this one.
+"""
+
+from __future__ import annotations
+
+from pkgutil import extend_path as _extend_path
+from typing import Any as _Any
+
+__path__ = _extend_path(__path__, __name__)
+__version__ = "0.1.0"
+
+from coro import _epoll, _scheduler, _ticks, oserrors
+from coro._filters import EFILT, EV, EVFILT, NOTE
+from coro._loop import event_loop, event_loop_is_running, run, set_print_exit_string
+from coro._output import print_stderr, saved_stderr, write_stderr
+from coro._poller import (
+    event_map,
+    kevent_key,
+    kevent_target,
+    py_event,
+    py_kevent,
+    remove_handler,
+    set_handler,
+    wait_for,
+)
+from coro._reports import all_threads, default_exception_notifier, where, where_all
+from coro._scheduler import (
+    _yield,
+    compress,
+    coro,
+    coro_is_running,
+    current,
+    get_live_coros,
+    get_stack_slots,
+    get_thread_by_id,
+    new,
+    no_switch,
+    post,
+    schedule,
+    set_deadlock,
+    set_exception_notifier,
+    set_exit,
+    set_latency_warning,
+    set_selfishness,
+    set_stack_slots,
+    shield,
+    sleep_absolute,
+    sleep_relative,
+    spawn,
+    timeout,
+    with_timeout,
+    yield_slice,
+)
+from coro._socket import (
+    AF,
+    PF,
+    SHUT,
+    SO,
+    SOCK,
+    SOL,
+    coro_fd,
+    fd_sock,
+    file_sock,
+    get_live_sockets,
+    has_ipv6,
+    make_socket,
+    sock,
+    socketpair,
+    tcp6_sock,
+    tcp_sock,
+    udp6_sock,
+    udp_sock,
+    unix_sock,
+)
+from coro._statistics import Statistics, statistics
+from coro._ticks import (
+    absolute_secs_to_ticks,
+    absolute_time_to_ticks,
+    absolute_time_to_ticks_safe,
+    ctime_ticks,
+    ctime_usec,
+    get_now,
+    get_usec,
+    microseconds,
+    ticks_per_sec,
+    ticks_per_usec,
+    ticks_to_absolute_secs,
+    ticks_to_absolute_time,
+    ticks_to_absolute_time_safe,
+    update_time_relation,
+)
+from coro.exceptions import (
+    ClosedError,
+    DeadCoroutine,
+    DeadlockError,
+    Interrupted,
+    LockError,
+    LoopError,
+    NoSwitchError,
+    NotStartedError,
+    ScheduleError,
+    Shutdown,
+    SimultaneousError,
+    StackSlotError,
+    WakeUp,
+    WrongThreadError,
+    YieldFromMain,
+)
+from coro.exceptions import ResolverNameError as NameError
+from coro.exceptions import TimeoutError
+from coro.offload import in_thread
+from coro.resolver import dummy_resolver, get_resolver, set_resolver
+from coro.tb import traceback_data
+from coro.tb import traceback_string as compact_traceback
+
+_scheduler.set_poller_factory(_epoll.EpollPoller)
+
+# Set to False before event_loop() to leave SIGINT and SIGTERM alone.
+install_signal_handlers = True
+exception_notifier = default_exception_notifier
+P = print_stderr
+W = write_stderr
+
+
+def get_include() -> str:
+    """The folder with the C headers that extension modules need which ``cimport`` from coro-core."""
+    import os
+
+    return os.path.dirname(os.path.abspath(__file__))
+
+
+def __getattr__(name: str) -> _Any:
+    # Read at each access: `from coro import now` would freeze them.
+    if name == "now":
+        return _scheduler._loop_now()
+    if name == "now_usec":
+        return _ticks.ticks_to_absolute_time(_scheduler._loop_now())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# `TimeoutError` and `NameError` are attributes but not in this list: a star import must not hide the built-in ones.
+__all__ = [
+    "AF",
+    "EFILT",
+    "EV",
+    "EVFILT",
+    "NOTE",
+    "PF",
+    "SHUT",
+    "SO",
+    "SOCK",
+    "SOL",
+    "ClosedError",
+    "DeadCoroutine",
+    "DeadlockError",
+    "Interrupted",
+    "LockError",
+    "LoopError",
+    "NoSwitchError",
+    "NotStartedError",
+    "P",
+    "ScheduleError",
+    "Shutdown",
+    "SimultaneousError",
+    "StackSlotError",
+    "Statistics",
+    "W",
+    "WakeUp",
+    "WrongThreadError",
+    "YieldFromMain",
+    "_yield",
+    "absolute_secs_to_ticks",
+    "absolute_time_to_ticks",
+    "absolute_time_to_ticks_safe",
+    "all_threads",
+    "compact_traceback",
+    "compress",
+    "coro",
+    "coro_fd",
+    "coro_is_running",
+    "ctime_ticks",
+    "ctime_usec",
+    "current",
+    "default_exception_notifier",
+    "dummy_resolver",
+    "event_loop",
+    "event_loop_is_running",
+    "event_map",
+    "exception_notifier",
+    "fd_sock",
+    "file_sock",
+    "get_include",
+    "get_live_coros",
+    "get_live_sockets",
+    "get_now",
+    "get_resolver",
+    "get_stack_slots",
+    "get_thread_by_id",
+    "get_usec",
+    "has_ipv6",
+    "in_thread",
+    "kevent_key",
+    "kevent_target",
+    "make_socket",
+    "microseconds",
+    "new",
+    "no_switch",
+    "oserrors",
+    "post",
+    "print_stderr",
+    "py_event",
+    "py_kevent",
+    "remove_handler",
+    "run",
+    "saved_stderr",
+    "schedule",
+    "set_deadlock",
+    "set_exception_notifier",
+    "set_exit",
+    "set_handler",
+    "set_latency_warning",
+    "set_print_exit_string",
+    "set_resolver",
+    "set_selfishness",
+    "set_stack_slots",
+    "shield",
+    "sleep_absolute",
+    "sleep_relative",
+    "sock",
+    "socketpair",
+    "spawn",
+    "statistics",
+    "tcp6_sock",
+    "tcp_sock",
+    "ticks_per_sec",
+    "ticks_per_usec",
+    "ticks_to_absolute_secs",
+    "ticks_to_absolute_time",
+    "ticks_to_absolute_time_safe",
+    "timeout",
+    "traceback_data",
+    "udp6_sock",
+    "udp_sock",
+    "unix_sock",
+    "update_time_relation",
+    "wait_for",
+    "where",
+    "where_all",
+    "with_timeout",
+    "write_stderr",
+    "yield_slice",
+]

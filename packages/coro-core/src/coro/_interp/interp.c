@@ -1,0 +1,342 @@
+/* The parts of the interpreter-state switch that need CPython's internal headers or hardly ever run; see interp.h. */
+#ifndef Py_BUILD_CORE_MODULE
+#define Py_BUILD_CORE_MODULE 1
+#endif
+#include "interp.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "internal/pycore_frame.h"
+#include "internal/pycore_interp.h"
+#include "internal/pycore_pystate.h"
+#if PY_VERSION_HEX >= 0x030D0000
+#include "internal/pycore_tstate.h"
+#endif
+#if PY_VERSION_HEX >= 0x030E0000
+#include "internal/pycore_interpframe.h"
+#include "internal/pycore_interpframe_structs.h"
+#endif
+
+coro_interp_facts coro_interp_known;
+
+/* C stack that one level of the recursion counter is allowed to use, and what is kept free for the last levels. */
+enum { BYTES_PER_LEVEL = 4096, STACK_RESERVE = 256 * 1024 };
+
+void
+coro_interp_setup(size_t stack_size)
+{
+    size_t levels = stack_size > STACK_RESERVE * 2 ? (stack_size - STACK_RESERVE) / BYTES_PER_LEVEL
+                                                   : stack_size / 2 / BYTES_PER_LEVEL;
+    int bears = levels > 1000000 ? 1000000 : (int)levels;
+    coro_interp_known.collecting = &PyInterpreterState_Get()->gc.collecting;
+#if PY_VERSION_HEX < 0x030C0000
+    coro_interp_known.limit_3_11 = bears;
+#elif PY_VERSION_HEX < 0x030D0000
+    coro_interp_known.c_limit = bears < C_RECURSION_LIMIT ? bears : C_RECURSION_LIMIT;
+#elif PY_VERSION_HEX < 0x030E0000
+    coro_interp_known.c_limit = bears < Py_C_RECURSION_LIMIT ? bears : Py_C_RECURSION_LIMIT;
+#else
+    (void)bears;
+    coro_interp_known.running_loop = offsetof(_PyThreadStateImpl, asyncio_running_loop);
+    coro_interp_known.running_task = offsetof(_PyThreadStateImpl, asyncio_running_task);
+#endif
+}
+
+void
+coro_interp_init(coro_interp *s, PyThreadState *ts, PyObject *context, _PyStackChunk *root, PyObject **top,
+                 PyObject **limit)
+{
+    memset(s, 0, sizeof(*s));
+    s->exc_info = &s->exc_state;
+    s->context = context;
+    s->chunk = root;
+    s->stack_top = top;
+    s->stack_limit = limit;
+#if CORO_HAS_C_COUNTER
+    s->c_remaining = coro_interp_known.c_limit;
+#endif
+#if CORO_HAS_CFRAME
+    s->base_cframe.previous = &ts->root_cframe;
+    s->cframe = &s->base_cframe;
+#elif PY_VERSION_HEX >= 0x030F0000
+    s->frame = ts->base_frame;
+#endif
+    (void)ts;
+}
+
+int
+coro_interp_save_rare(PyThreadState *ts, coro_interp *s)
+{
+    coro_interp_rare *r = PyMem_RawCalloc(1, sizeof(*r));
+    if (r == NULL) {
+        return -1;
+    }
+    r->tracefunc = ts->c_tracefunc;
+    r->profilefunc = ts->c_profilefunc;
+    r->traceobj = ts->c_traceobj;
+    r->profileobj = ts->c_profileobj;
+    r->tracing = ts->tracing;
+    ts->c_tracefunc = ts->c_profilefunc = NULL;
+    ts->c_traceobj = ts->c_profileobj = NULL;
+    ts->tracing = 0;
+#if PY_VERSION_HEX < 0x030C0000
+    r->what_event = ts->tracing_what;
+    r->raised_type = ts->curexc_type;
+    r->raised_value = ts->curexc_value;
+    r->raised_traceback = ts->curexc_traceback;
+    ts->curexc_type = ts->curexc_value = ts->curexc_traceback = NULL;
+    r->delete_later = ts->trash_delete_later;
+    ts->trash_delete_later = NULL;
+#else
+    r->what_event = ts->what_event;
+    r->raised = ts->current_exception;
+    ts->current_exception = NULL;
+#if PY_VERSION_HEX < 0x030D0000
+    r->delete_later = ts->trash.delete_later;
+    ts->trash.delete_later = NULL;
+#else
+    r->delete_later = ts->delete_later;
+    ts->delete_later = NULL;
+#endif
+    ts->what_event = -1;
+#endif
+#if PY_VERSION_HEX >= 0x030E0000
+    {
+        PyObject **loop = coro_interp_field(ts, coro_interp_known.running_loop);
+        PyObject **task = coro_interp_field(ts, coro_interp_known.running_task);
+        r->running_loop = *loop;
+        r->running_task = *task;
+        *loop = *task = NULL;
+    }
+#endif
+    s->rare = r;
+    return 0;
+}
+
+void
+coro_interp_load_rare(PyThreadState *ts, coro_interp *s)
+{
+    coro_interp_rare *r = s->rare;
+    s->rare = NULL;
+    ts->c_tracefunc = r->tracefunc;
+    ts->c_profilefunc = r->profilefunc;
+    ts->c_traceobj = r->traceobj;
+    ts->c_profileobj = r->profileobj;
+    ts->tracing = r->tracing;
+#if PY_VERSION_HEX < 0x030C0000
+    ts->tracing_what = r->what_event;
+    ts->curexc_type = r->raised_type;
+    ts->curexc_value = r->raised_value;
+    ts->curexc_traceback = r->raised_traceback;
+    ts->trash_delete_later = r->delete_later;
+#else
+    ts->what_event = r->what_event;
+    ts->current_exception = r->raised;
+#if PY_VERSION_HEX < 0x030D0000
+    ts->trash.delete_later = r->delete_later;
+#else
+    ts->delete_later = r->delete_later;
+#endif
+#endif
+#if PY_VERSION_HEX >= 0x030E0000
+    *coro_interp_field(ts, coro_interp_known.running_loop) = r->running_loop;
+    *coro_interp_field(ts, coro_interp_known.running_task) = r->running_task;
+#endif
+    PyMem_RawFree(r);
+}
+
+void
+coro_interp_clear(PyThreadState *ts)
+{
+    PyObject *context;
+    if (ts->c_tracefunc != NULL) {
+        PyEval_SetTrace(NULL, NULL);
+    }
+    if (ts->c_profilefunc != NULL) {
+        PyEval_SetProfile(NULL, NULL);
+    }
+#if PY_VERSION_HEX >= 0x030E0000
+    Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_loop));
+    Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_task));
+#endif
+    context = ts->context;
+    ts->context = NULL;
+    ts->context_ver++;
+    Py_XDECREF(context);
+}
+
+struct _PyInterpreterFrame *
+coro_interp_top_frame(const coro_interp *s, const char *base, const char *top, const char *copy)
+{
+#if CORO_HAS_CFRAME
+    const char *at = (const char *)s->cframe;
+    if (at >= base && at < top) {
+        at = copy + (at - base);
+    }
+    return ((const _PyCFrame *)at)->current_frame;
+#else
+    (void)base, (void)top, (void)copy;
+    return s->frame;
+#endif
+}
+
+PyObject *
+coro_interp_frame_object(PyThreadState *ts, struct _PyInterpreterFrame *frame)
+{
+    PyObject *result;
+    if (frame == NULL) {
+        return NULL;
+    }
+#if CORO_HAS_CFRAME
+    {
+        _PyCFrame mine = *ts->cframe, *kept = ts->cframe;
+        mine.current_frame = frame;
+        mine.previous = kept;
+        ts->cframe = &mine;
+        result = (PyObject *)PyThreadState_GetFrame(ts);
+        ts->cframe = kept;
+    }
+#else
+    {
+        struct _PyInterpreterFrame *kept = ts->current_frame;
+        ts->current_frame = frame;
+        result = (PyObject *)PyThreadState_GetFrame(ts);
+        ts->current_frame = kept;
+    }
+#endif
+    return result;
+}
+
+int
+coro_interp_bypass(struct _PyInterpreterFrame *frame, const char *base, const char *top, coro_interp_link *links,
+                   int room)
+{
+#if CORO_HAS_ENTRY_FRAMES
+    struct _PyInterpreterFrame *f, *next;
+    int count = 0, i;
+#define ON_STACK(p) ((const char *)(p) >= base && (const char *)(p) < top)
+    while (ON_STACK(frame)) {
+        frame = frame->previous;
+    }
+    for (f = frame; f != NULL; f = next) {
+        next = f->previous;
+        if (ON_STACK(next)) {
+            if (count < room) {
+                links[count].frame = f;
+                links[count].entry = next;
+            }
+            count++;
+            while (ON_STACK(next)) {
+                next = next->previous;
+            }
+        }
+    }
+    if (count <= room) {
+        for (i = 0; i < count; i++) {
+            next = links[i].entry;
+            while (ON_STACK(next)) {
+                next = next->previous;
+            }
+            links[i].frame->previous = next;
+        }
+    }
+#undef ON_STACK
+    return count;
+#else
+    (void)frame, (void)base, (void)top, (void)links, (void)room;
+    return 0;
+#endif
+}
+
+void
+coro_interp_relink(const coro_interp_link *links, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        links[i].frame->previous = links[i].entry;
+    }
+}
+
+static void
+write_text(int fd, const char *text, size_t size)
+{
+    ssize_t ignored = write(fd, text, size);
+    (void)ignored;
+}
+
+static void
+write_unicode(int fd, PyObject *text)
+{
+    if (text != NULL && PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
+        write_text(fd, (const char *)((PyASCIIObject *)text + 1), (size_t)PyUnicode_GET_LENGTH(text));
+    } else {
+        write_text(fd, "???", 3);
+    }
+}
+
+static void
+write_number(int fd, int number)
+{
+    char digits[16];
+    int i = (int)sizeof(digits);
+    if (number < 0) {
+        write_text(fd, "?", 1);
+        return;
+    }
+    do {
+        digits[--i] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0 && i > 0);
+    write_text(fd, digits + i, sizeof(digits) - (size_t)i);
+}
+
+void
+coro_interp_dump(int fd, PyThreadState *ts)
+{
+    struct _PyInterpreterFrame *f;
+    int depth = 0;
+#if CORO_HAS_CFRAME
+    f = ts->cframe->current_frame;
+#else
+    f = ts->current_frame;
+#endif
+    for (; f != NULL && depth < 100; f = f->previous, depth++) {
+        PyCodeObject *code;
+        int line;
+#if PY_VERSION_HEX < 0x030D0000
+        code = f->f_code;
+#if CORO_HAS_ENTRY_FRAMES
+        if (f->owner == FRAME_OWNED_BY_CSTACK) {
+            continue;
+        }
+#endif
+        line = PyCode_Addr2Line(code, (int)((char *)f->prev_instr - (char *)_PyCode_CODE(code)));
+#else
+        PyObject *executable;
+#if PY_VERSION_HEX >= 0x030E0000
+        if (f->owner >= FRAME_OWNED_BY_INTERPRETER) {
+            continue;
+        }
+        executable = PyStackRef_AsPyObjectBorrow(f->f_executable);
+#else
+        if (f->owner == FRAME_OWNED_BY_CSTACK) {
+            continue;
+        }
+        executable = f->f_executable;
+#endif
+        if (executable == NULL || !PyCode_Check(executable)) {
+            continue;
+        }
+        code = (PyCodeObject *)executable;
+        line = PyCode_Addr2Line(code, (int)((char *)f->instr_ptr - (char *)_PyCode_CODE(code)));
+#endif
+        write_text(fd, "  File \"", 8);
+        write_unicode(fd, code->co_filename);
+        write_text(fd, "\", line ", 8);
+        write_number(fd, line);
+        write_text(fd, " in ", 4);
+        write_unicode(fd, code->co_qualname);
+        write_text(fd, "\n", 1);
+    }
+}

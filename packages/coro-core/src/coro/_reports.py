@@ -1,0 +1,119 @@
+"""What is said about threads: where they are, what they wait for, who failed, who is stuck.
+
+Everything here formats; nothing decides. The scheduler calls it through hooks, so it never imports upwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
+
+from coro import _scheduler, tb
+from coro._output import print_stderr, write_stderr
+from coro.exceptions import DeadlockError
+
+__all__ = ["all_threads", "default_exception_notifier", "where", "where_all"]
+
+
+class _Threads(Mapping[int, Any]):
+    """A live view of the registered threads by id: those that were spawned or started and have not ended."""
+
+    def __getitem__(self, key: int) -> Any:
+        return _scheduler.get_thread_by_id(key)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([t.id for t in _scheduler._all_threads()])
+
+    def __len__(self) -> int:
+        return int(_scheduler._thread_count())
+
+    def __repr__(self) -> str:
+        return f"<all_threads: {len(self)} threads>"
+
+
+all_threads = _Threads()
+
+
+def where(co: Any) -> str:
+    """The stack of a thread on one line, innermost call first; ``[]`` for one that has not run or has ended. TypeError
+    when it is not a thread."""
+    if not isinstance(co, _scheduler.coro):
+        raise TypeError(f"expected a thread (see coro.spawn), not {type(co).__name__}: {co!r}")
+    frame = co.get_frame()
+    if frame is not None and co is _scheduler.current():
+        frame = frame.f_back
+    if frame is None:
+        return "[]"
+    return tb.stack_string(frame)
+
+
+def where_all() -> dict[int, tuple[str, Any, str]]:
+    """``{id: (name, thread, where)}`` for every registered thread."""
+    return {t.id: (t.name, t, where(t)) for t in _scheduler._all_threads()}
+
+
+def default_exception_notifier() -> None:
+    """Write one line about the exception being handled: the thread and a compact traceback."""
+    me = _scheduler.current()
+    print_stderr(f"thread {me.id} ({me.name}): error {tb.traceback_string()!r}")
+
+
+def describe_wait(t: Any) -> str:
+    """What a suspended thread waits for, in words."""
+    waits = t.waiting_for
+    if waits is None:
+        return "runnable"
+    kind, what = waits
+    if kind == "yield":
+        return "in coro._yield(), until somebody schedules it"
+    if kind == "join":
+        return f"for the end of {what!r}"
+    if kind in ("read", "write"):
+        return f"to {kind} descriptor {what}"
+    if kind == "in_thread":
+        return "for a function in a worker OS thread"
+    if what is None:
+        return f"in a {kind}"
+    owner = getattr(what, "owner", None)
+    return f"for {what!r}" + (f", which {owner!r} owns" if owner is not None else "")
+
+
+def deadlock(log_only: bool) -> DeadlockError | None:
+    """Word the report of a deadlock; log it, or return it as the exception to raise."""
+    lines = []
+    threads = []
+    for t in _scheduler._all_threads():
+        if t.daemon:
+            continue
+        threads.append((t, describe_wait(t)))
+        lines.append(f"  {t!r} waits {describe_wait(t)}\n    at {where(t)}")
+    text = (
+        f"all {len(threads)} counted threads are blocked and nothing is left that could wake one "
+        f"(no timer, no descriptor, no handler, no worker):\n" + "\n".join(lines)
+    )
+    if log_only:
+        print_stderr("DEADLOCK unless another OS thread calls coro.post(): " + text)
+        return None
+    return DeadlockError(text, tuple(threads))
+
+
+def latency(t: Any, seconds: float) -> None:
+    """Report a thread that held the CPU for long."""
+    write_stderr(f"{time.ctime()} High Latency: ({seconds:.3f}s) for {t!r} {where(t)}\n")
+
+
+def report_refused() -> None:
+    """Name the threads that a loop had to give up."""
+    for t, frame in _scheduler._take_refused():
+        at = tb.stack_string(frame) if frame is not None else "[]"
+        print_stderr(f"thread {t.id} ({t.name}) did not end in time and was abandoned at {at}")
+
+
+def install() -> None:
+    """Give the scheduler its hooks."""
+    notifier: Callable[[], None] = default_exception_notifier
+    _scheduler._hooks(notifier, latency, deadlock)
+
+
+install()

@@ -1,0 +1,106 @@
+# C-level interface of the scheduler: what pollers, sockets, locks and other packages may use. Objects and functions
+# are explained in _scheduler.pyx. Whoever cimports from here should call `require_abi()` of coro._abi at import.
+# cython: language_level=3
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from cpython.object cimport PyObject
+
+
+cdef extern from "_slots.h" nogil:
+    ctypedef struct coro_interp:
+        PyObject *context
+    ctypedef struct coro_slot:
+        char *base
+        char *top
+        void *owner
+        uint32_t threads
+    ctypedef struct coro_stack:
+        void *sp
+        coro_slot *slot
+        char *copy
+        uint32_t size
+        uint32_t packed
+        uint16_t links
+        uint16_t flags
+        void *root
+        const void *key
+        coro_interp interp
+
+cdef extern from "_timers.h" nogil:
+    ctypedef struct coro_timer:
+        size_t place
+        void *owner
+
+
+# What a suspended thread waits for (reports, deadlock detection).
+cdef enum:
+    WAIT_YIELD = 0
+    WAIT_SLEEP = 1
+    WAIT_READ = 2
+    WAIT_WRITE = 3
+    WAIT_EVENT = 4
+    WAIT_JOIN = 5
+    WAIT_OBJECT = 6
+    WAIT_SLICE = 7
+    WAIT_OFFLOAD = 8
+
+
+cdef struct coro_link:
+    coro_link *next
+    coro_link *prev
+    PyObject *thread
+
+
+cdef class coro:
+    cdef coro_stack stack
+    cdef coro_timer timer
+    cdef coro_link link
+    cdef uint64_t number
+    cdef object function
+    cdef object args
+    cdef object kwargs
+    cdef object label
+    cdef object context
+    cdef object wake_value
+    cdef object what
+    cdef object outcome
+    cdef object extra
+    cdef uint32_t flags
+    cdef uint32_t attention
+    cdef int ident
+    cdef int kind
+    cdef int shield_level
+    cdef int no_switch_depth
+    cdef int refusals
+    cdef int selfish_left
+    cdef int selfish_most
+    cdef object __weakref__
+
+
+cdef class TimerTarget:
+    cdef coro_timer timer
+    cdef int fire(self) except -1
+
+
+cdef class Poller:
+    cdef int poll(self, int64_t timeout_ns) except -1
+    cdef int interrupt(self) noexcept nogil
+    cdef int shut(self) except -1
+    cdef int after_fork(self) noexcept
+    cdef int handlers_registered(self)
+    cdef int drop_handlers(self) except -1
+    cdef object statistics_dict(self)
+
+
+cdef coro running_thread()
+cdef object suspend(coro me, int kind, object what)
+cdef object suspend_fd(coro me, int kind, int fd)
+cdef bint wake(coro t, object value)
+cdef bint wake_error(coro t, object exc)
+cdef int slice(coro me) except -1
+cdef int selfish(coro me) noexcept
+cdef bint is_daemon(coro t)
+cdef void count_io(int delta) noexcept
+cdef coro spawn_internal(object fun, tuple args, bint daemon)
+cdef Poller poller()
+cdef int timer_add(TimerTarget t, int64_t when_ticks) except -1
+cdef void timer_cancel(TimerTarget t) noexcept

@@ -1,0 +1,259 @@
+/* Mapping, choosing, evacuating and restoring stack slots; see _slots.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "_slots.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "_datastack.h"
+
+#if defined(CORO_VALGRIND)
+#include <valgrind/memcheck.h>
+#include <valgrind/valgrind.h>
+#endif
+
+enum {
+    GUARD = 64 * 1024,        /* larger than the frame of any C function that does not probe its stack */
+    STAGGER = 576,            /* nine cache lines */
+    STAGGER_SPAN = 3072,
+    LARGE_SLICE = 16 * 1024,
+    EXCURSION = 256 * 1024,
+    LINKS_AT_ONCE = 8,
+    BETWEEN_TRIMS = 64,
+};
+
+coro_slot *coro_slots;
+int coro_slot_count;
+size_t coro_slot_size;
+coro_slot_counters coro_slot_counted;
+
+static char *mapping;
+static size_t mapping_size;
+
+int
+coro_slots_map(int count, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), stride;
+    coro_slot *slots;
+    char *region;
+    int i, failed = 0;
+    size = (size + page - 1) & ~(page - 1);
+    stride = size + GUARD;
+    if (count < 1 || (size_t)count > SIZE_MAX / 2 / stride) {
+        return EINVAL;
+    }
+    slots = PyMem_RawCalloc((size_t)count, sizeof(*slots));
+    if (slots == NULL) {
+        return ENOMEM;
+    }
+    region = mmap(NULL, (size_t)count * stride, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS
+#ifdef MAP_NORESERVE
+                      | MAP_NORESERVE
+#endif
+#ifdef MAP_STACK
+                      | MAP_STACK
+#endif
+                  ,
+                  -1, 0);
+    if (region == MAP_FAILED) {
+        failed = errno;
+        PyMem_RawFree(slots);
+        return failed;
+    }
+#ifdef MADV_NOHUGEPAGE
+    madvise(region, (size_t)count * stride, MADV_NOHUGEPAGE);
+#endif
+    for (i = 0; i < count && !failed; i++) {
+        char *low = region + (size_t)i * stride;
+        if (mprotect(low, GUARD, PROT_NONE) < 0) {
+            failed = errno;
+        }
+        slots[i].base = low + GUARD;
+        slots[i].top = low + stride - (((size_t)i * STAGGER) % STAGGER_SPAN & ~(size_t)63);
+#if defined(CORO_VALGRIND)
+        (void)VALGRIND_STACK_REGISTER(slots[i].base, low + stride);
+#endif
+    }
+    if (failed) {
+        munmap(region, (size_t)count * stride);
+        PyMem_RawFree(slots);
+        return failed;
+    }
+    if (mapping != NULL) {
+        munmap(mapping, mapping_size);
+        PyMem_RawFree(coro_slots);
+    }
+    mapping = region;
+    mapping_size = (size_t)count * stride;
+    coro_slots = slots;
+    coro_slot_count = count;
+    coro_slot_size = size;
+    return 0;
+}
+
+coro_slot *
+coro_slots_choose(void)
+{
+    coro_slot *best = NULL;
+    int i;
+    for (i = 0; i < coro_slot_count; i++) {
+        coro_slot *slot = &coro_slots[i];
+        if (slot->threads == 0) {
+            slot->crowded = 0;
+            best = slot;
+            break;
+        }
+        if (best == NULL || (best->crowded && !slot->crowded)
+            || (best->crowded == slot->crowded && slot->threads < best->threads)) {
+            best = slot;
+        }
+    }
+    best->threads++;
+    return best;
+}
+
+/* The bytes of a parked thread begin a little below sp where the ABI grants leaf functions a red zone; nobody uses it
+   across a call, so sp is the exact limit. */
+int
+coro_slots_evacuate(coro_slot *slot)
+{
+    coro_stack *owner = slot->owner;
+    const char *sp = owner->sp;
+    size_t size = (size_t)(slot->top - sp), head;
+    coro_interp_link few[LINKS_AT_ONCE], *many = NULL;
+    int links;
+    struct _PyInterpreterFrame *frame = coro_slots_frame(owner);
+    char *copy;
+
+    links = coro_interp_bypass(frame, sp, slot->top, few, LINKS_AT_ONCE);
+    head = (size_t)links * sizeof(*few);
+    copy = links > UINT16_MAX ? NULL : PyMem_RawMalloc(head + size);
+    if (links > LINKS_AT_ONCE) {
+        if (copy == NULL) {
+            return -1; /* nothing was rerouted yet */
+        }
+        many = (coro_interp_link *)copy;
+        coro_interp_bypass(frame, sp, slot->top, many, links);
+    } else if (copy == NULL) {
+        coro_interp_relink(few, links);
+        return -1;
+    } else {
+        memcpy(copy, few, head);
+    }
+#if defined(CORO_VALGRIND)
+    VALGRIND_DISABLE_ERROR_REPORTING;
+#endif
+    memcpy(copy + head, sp, size);
+#if defined(CORO_VALGRIND)
+    VALGRIND_ENABLE_ERROR_REPORTING;
+#endif
+    owner->copy = copy;
+    owner->size = (uint32_t)size;
+    owner->links = (uint16_t)links;
+    owner->packed = 0;
+    slot->owner = NULL;
+    slot->crowded = size > LARGE_SLICE;
+    coro_datastack_note(owner->key, owner->root, owner->interp.chunk, owner->interp.stack_top);
+    coro_slot_counted.evacuations++;
+    coro_slot_counted.evacuated_bytes += size;
+    return 0;
+}
+
+void
+coro_slots_restore(coro_stack *stack)
+{
+    size_t head = (size_t)stack->links * sizeof(coro_interp_link);
+#if defined(CORO_VALGRIND)
+    VALGRIND_MAKE_MEM_UNDEFINED(stack->sp, stack->size);
+    VALGRIND_DISABLE_ERROR_REPORTING;
+#endif
+    memcpy(stack->sp, stack->copy + head, stack->size);
+#if defined(CORO_VALGRIND)
+    VALGRIND_ENABLE_ERROR_REPORTING;
+#endif
+    coro_interp_relink((const coro_interp_link *)stack->copy, stack->links);
+    coro_slot_counted.restorations++;
+    coro_slot_counted.restored_bytes += stack->size;
+    PyMem_RawFree(stack->copy);
+    stack->copy = NULL;
+    stack->size = 0;
+    stack->links = 0;
+}
+
+void
+coro_slots_leave(coro_stack *stack, int abandoned)
+{
+    coro_slot *slot = stack->slot;
+    if (slot == NULL) {
+        return;
+    }
+    if (slot->owner == stack) {
+        if (abandoned && coro_slots_evacuate(slot) < 0) {
+            return; /* no memory even for this: the slot stays occupied for ever, which harms nobody */
+        }
+        slot->owner = NULL;
+    }
+    PyMem_RawFree(stack->copy);
+    stack->copy = NULL;
+    stack->size = stack->packed = 0;
+    stack->links = 0;
+    stack->slot = NULL;
+    slot->threads--;
+}
+
+void
+coro_slots_trim(void)
+{
+#if defined(MADV_DONTNEED) && defined(__linux__)
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int i;
+    for (i = 0; i < coro_slot_count; i++) {
+        coro_slot *slot = &coro_slots[i];
+        char *sp, *deep;
+        unsigned char resident = 0;
+        if (!slot->ran) {
+            continue;
+        }
+        slot->ran = 0;
+        sp = slot->owner != NULL ? (char *)slot->owner->sp : slot->top;
+        deep = (char *)((uintptr_t)(sp - EXCURSION) & ~(uintptr_t)(page - 1));
+        /* A stack grows downwards page by page, so whoever went deeper has touched the page just beyond the limit. */
+        if (deep <= slot->base || mincore(deep - page, page, &resident) < 0 || !(resident & 1)) {
+            continue;
+        }
+        madvise(slot->base, (size_t)(deep - slot->base), MADV_DONTNEED);
+        coro_slot_counted.trims++;
+    }
+#endif
+}
+
+struct _PyInterpreterFrame *
+coro_slots_frame(const coro_stack *stack)
+{
+    const char *sp = stack->sp, *now = sp;
+    if (stack->slot == NULL) {
+        return NULL;
+    }
+    if (stack->copy != NULL) {
+        now = stack->copy + (size_t)stack->links * sizeof(coro_interp_link);
+    }
+    return coro_interp_top_frame(&stack->interp, sp, stack->slot->top, now);
+}
+
+coro_slot *
+coro_slots_guard_hit(const void *address)
+{
+    int i;
+    const char *at = address;
+    for (i = 0; i < coro_slot_count; i++) {
+        if (at >= coro_slots[i].base - GUARD && at < coro_slots[i].base) {
+            return &coro_slots[i];
+        }
+    }
+    return NULL;
+}

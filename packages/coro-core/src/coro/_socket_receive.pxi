@@ -1,0 +1,565 @@
+# The receiving half of the class sock, accept included: part of _socket.pyx (a class of its own only because a Cython class
+# cannot be spread over two files).
+#
+# The shape is always the same: enter_read() refuses a second reader, waits at once where the last short read proved that
+# nothing is left, or lets others run when the thread was selfish for too long; then the system call is tried until it does
+# not say "would block".  The *_try functions make one attempt; they never switch, so they may use the static buffer and
+# structures on the C stack.
+
+
+cdef class _receiver(_descriptor):
+    """Everything of a sock that reads, and accept."""
+
+    cdef int reader_busy(self, coro me) except -1:
+        if self.reader.dead:
+            self.reader = None          # abandoned at the end of a loop
+            return 0
+        from coro._filters import EVFILT
+        from coro._poller import kevent_key
+        raise SimultaneousError(me, self.reader, kevent_key(EVFILT.READ, self.fd))
+
+    cdef inline int enter_read(self, coro me, int flags) except -1:
+        """What stands before the first attempt of each receiving call: may wait or let others run."""
+        if self.fd < 0 or self.bits & B_FILE:
+            self.check()
+        if self.reader is not None:
+            self.reader_busy(me)
+        if not flags & (MSG_DONTWAIT | MSG_OOB | MSG_ERRQUEUE):
+            if self.back is None:
+                self.before_attempt(me)
+            elif selfish(me):
+                self.pause_read(me)
+        return 0
+
+    cdef inline int before_attempt(self, coro me) except -1:
+        """Wait at once where the last short read proved that there is nothing; otherwise count one selfish act."""
+        if self.bits & B_DRAINED and not self.st.flags & (FD_READ_READY | FD_NO_SHORTCUT):
+            self.wait_readable(me)
+        elif selfish(me):
+            self.pause_read(me)
+        return 0
+
+    cdef bint nothing_to_do(self) except -1:
+        """May a call for no bytes return at once?  (On a datagram socket it consumes a datagram.)"""
+        self.check()
+        return self.bits & B_STREAM or not self.bits & B_SOCKET
+
+    cdef int wait_readable(self, coro me) except -1:
+        cdef FdPoller p = fd_poller()
+        self.bits &= ~<unsigned int>B_DRAINED
+        self.reader = me
+        try:
+            p.wait_read(self.st, self.fd)
+        finally:
+            self.reader = None
+        if self.fd < 0:
+            raise ClosedError()
+        return 0
+
+    cdef int pause_read(self, coro me) except -1:
+        self.reader = me
+        try:
+            slice(me)
+        finally:
+            self.reader = None
+        if self.fd < 0:
+            raise ClosedError()
+        return 0
+
+    cdef int read_blocked(self, coro me, int flags) except -1:
+        """After EAGAIN: wait, or report it to a caller who asked not to."""
+        if flags & (MSG_DONTWAIT | MSG_ERRQUEUE):
+            raise _error(EAGAIN)
+        self.st.flags &= ~<uint32_t>FD_READ_READY
+        return self.wait_readable(me)
+
+    cdef inline Py_ssize_t recv_raw(self, char *p, Py_ssize_t n, int flags) except? -1:
+        """One attempt.  -1 without an exception: it would block."""
+        cdef Py_ssize_t r
+        cdef int e
+        while True:
+            if flags or self.bits & B_SOCKET:
+                r = c_recv(self.fd, p, n, flags)
+            else:
+                r = c_read(self.fd, p, n)
+            if r >= 0:
+                if self.bits & B_TCP and 0 < r < n and not flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE) \
+                        and self.bits & B_OWNED:
+                    self.bits |= B_DRAINED
+                else:
+                    self.bits &= ~<unsigned int>B_DRAINED
+                return r
+            e = errno
+            if e == EAGAIN:
+                return -1
+            if e != EINTR:
+                raise _error(e)
+
+    cdef object recv_try(self, Py_ssize_t n, int flags):
+        """bytes, or None when it would block."""
+        cdef Py_ssize_t r
+        cdef PyObject *big
+        if n <= SCRATCH:
+            r = self.recv_raw(scratch, n, flags)
+            return None if r < 0 else PyBytes_FromStringAndSize(scratch, r)
+        if n > BIG and (self.bits & B_STREAM or not self.bits & B_SOCKET):
+            n = BIG                     # a stream may return less; a datagram would be cut
+        big = PyBytes_New(NULL, n)
+        try:
+            r = self.recv_raw(PyBytes_AS_STRING(<object>big), n, flags)
+        except BaseException:
+            Py_DECREF(<object>big)
+            raise
+        if r < 0:
+            Py_DECREF(<object>big)
+            return None
+        _PyBytes_Resize(&big, r)
+        result = <object>big
+        Py_DECREF(result)
+        return result
+
+    cdef object take_back(self, Py_ssize_t n, bint peek):
+        """At most n of the bytes given back before."""
+        cdef Py_ssize_t have = PyBytes_GET_SIZE(self.back) - self.back_at
+        cdef object out
+        if n > have:
+            n = have
+        if n == PyBytes_GET_SIZE(self.back):
+            out = self.back
+        else:
+            out = PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.back) + self.back_at, n)
+        if not peek:
+            if n == have:
+                self.back = None
+                self.back_at = 0
+            else:
+                self.back_at += n
+        return out
+
+    cdef int give_back(self, bytes data) except -1:
+        if self.fd >= 0 and len(data):
+            self.back = data if self.back is None else data + self.back[self.back_at:]
+            self.back_at = 0
+        return 0
+
+    cdef object c_recv(self, Py_ssize_t n, int flags):
+        cdef coro me = running_thread()
+        cdef object data
+        if n < 0:
+            raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
+        if n == 0 and self.nothing_to_do():
+            return b""
+        self.enter_read(me, flags)
+        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+            return self.take_back(n, (flags & MSG_PEEK) != 0)
+        while True:
+            data = self.recv_try(n, flags)
+            if data is not None:
+                return data
+            self.read_blocked(me, flags)
+
+    def recv(self, Py_ssize_t buffer_size, int flags=0):
+        """Receive at most ``buffer_size`` bytes; ``b''`` at the end of the stream.
+
+        ``flags`` are those of recv(2); with MSG_DONTWAIT the call never waits and raises ``oserrors.EAGAIN`` instead.
+        Raises ``ValueError`` for a negative size and ``SimultaneousError`` while another thread receives.
+        """
+        return self.c_recv(buffer_size, flags)
+
+    def read(self, Py_ssize_t buffer_size):
+        """The same as recv() without flags."""
+        return self.c_recv(buffer_size, 0)
+
+    cdef object gather(self, coro me, Py_ssize_t n):
+        """Exactly n bytes, fewer at the end of the stream.  Interrupted: what was read is given back.
+
+        The result grows as bytes arrive: a length that a peer made up costs no memory.
+        """
+        cdef Py_ssize_t have = 0, room, r
+        cdef PyObject *out = NULL
+        cdef object data
+        if n == 0:
+            self.check()
+            return b""
+        self.enter_read(me, 0)
+        if self.back is not None:
+            data = self.take_back(n, False)
+            have = PyBytes_GET_SIZE(data)
+        else:
+            data = self.recv_try(n, 0)
+            if data is not None:
+                have = PyBytes_GET_SIZE(data)
+                if have == 0:
+                    return data
+            else:
+                data = b""
+        if have == n:
+            return data
+        room = n if n <= SCRATCH else max(<Py_ssize_t>SCRATCH, min(n, 2 * have))
+        out = PyBytes_New(NULL, room)
+        memcpy(PyBytes_AS_STRING(<object>out), PyBytes_AS_STRING(data), have)
+        data = None
+        try:
+            while have < n:
+                if have == room:
+                    room = min(n, 2 * room)
+                    _PyBytes_Resize(&out, room)         # out is NULL after a failure
+                r = self.recv_raw(PyBytes_AS_STRING(<object>out) + have, room - have, 0)
+                if r == 0:
+                    break
+                if r < 0:
+                    self.read_blocked(me, 0)
+                    continue
+                have += r
+                if have < n:
+                    self.before_attempt(me)
+        except BaseException:
+            if out != NULL:
+                data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(<object>out), have)
+                Py_DECREF(<object>out)
+                self.give_back(data)
+            raise
+        if have < room:
+            _PyBytes_Resize(&out, have)
+        data = <object>out
+        Py_DECREF(data)
+        return data
+
+    cdef object c_recv_exact(self, Py_ssize_t n):
+        cdef coro me = running_thread()
+        cdef object data
+        if n < 0:
+            raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
+        data = self.gather(me, n)
+        if PyBytes_GET_SIZE(data) < n:
+            raise EOFError(data)
+        return data
+
+    def recv_exact(self, Py_ssize_t nbytes):
+        """Receive exactly ``nbytes`` bytes.
+
+        Raises ``EOFError(partial)`` when the stream ends before; an interruption (a timeout, say) loses nothing: the bytes
+        read so far are returned first by the next receiving call.
+        """
+        return self.c_recv_exact(nbytes)
+
+    def readv(self, size_list):
+        """Fill buffers of the given sizes; returns them as a tuple of bytes.
+
+        At the end of the stream only complete and partially filled ones are returned, ``()`` if nothing came. Interrupted, it
+        gives back what it read, as recv_exact() does.  Raises ``ValueError`` for a negative size.
+        """
+        cdef coro me = running_thread()
+        cdef list sizes = []
+        cdef Py_ssize_t total = 0, at = 0, n
+        for size in size_list:
+            n = _index(size)
+            if n < 0:
+                raise ValueError(f"a size must not be negative, not {n}")
+            if n > sys.maxsize - total:
+                raise OverflowError("the sizes add up to more than an object can hold")
+            total += n
+            sizes.append(n)
+        data = self.gather(me, total)
+        out = []
+        for n in sizes:
+            if at >= PyBytes_GET_SIZE(data) and PyBytes_GET_SIZE(data) < total:
+                break
+            out.append(data[at:at + n])
+            at += n
+        return tuple(out)
+
+    cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1:
+        cdef coro me = running_thread()
+        cdef Py_ssize_t r
+        cdef object data
+        if n == 0 and self.nothing_to_do():
+            return 0
+        self.enter_read(me, flags)
+        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+            data = self.take_back(n, (flags & MSG_PEEK) != 0)
+            memcpy(p, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+            return PyBytes_GET_SIZE(data)
+        while True:
+            r = self.recv_raw(p, n, flags)
+            if r >= 0:
+                return r
+            self.read_blocked(me, flags)
+
+    def recv_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
+        """Receive into a writable buffer, at most ``nbytes`` (0: as much as it holds); returns the number of bytes.
+
+        Raises ``ValueError`` when ``nbytes`` is negative or more than the buffer holds.
+        """
+        cdef Py_buffer view
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+        try:
+            return self.c_recv_into(<char *>view.buf, _room(nbytes, view.len), flags)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef object recvfrom_try(self, Py_ssize_t n, int flags):
+        """(bytes, address), or None when it would block."""
+        cdef sockaddr_storage sa
+        cdef socklen_t length = sizeof(sa)
+        cdef Py_ssize_t r
+        cdef char *p = scratch
+        cdef object big = None
+        cdef int e
+        if n > SCRATCH:
+            if n > BIG and self.bits & B_STREAM:
+                n = BIG
+            big = PyBytes_FromStringAndSize(NULL, n)
+            p = PyBytes_AS_STRING(big)
+        while True:
+            sa.ss_family = AF_UNSPEC
+            r = c_recvfrom(self.fd, p, n, flags, <sockaddr *>&sa, &length)
+            if r >= 0:
+                self.bits &= ~<unsigned int>B_DRAINED
+                # (a stream gives no sender's address)
+                return PyBytes_FromStringAndSize(p, r), _format(&sa, length) if sa.ss_family != AF_UNSPEC else None
+            e = errno
+            if e == EAGAIN:
+                return None
+            if e != EINTR:
+                raise _error(e)
+
+    cdef object c_recvfrom(self, Py_ssize_t n, int flags):
+        cdef coro me = running_thread()
+        if n < 0:
+            raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
+        self.enter_read(me, flags)
+        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+            return self.take_back(n, (flags & MSG_PEEK) != 0), None
+        while True:
+            result = self.recvfrom_try(n, flags)
+            if result is not None:
+                return result
+            self.read_blocked(me, flags)
+
+    def recvfrom(self, Py_ssize_t buffer_size, int flags=0):
+        """One datagram of at most ``buffer_size`` bytes and its sender: ``(bytes, address)``."""
+        return self.c_recvfrom(buffer_size, flags)
+
+    def recvfrom_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
+        """recvfrom() into a writable buffer: ``(number of bytes, address)``.  Errors as in recv_into()."""
+        cdef Py_buffer view
+        cdef Py_ssize_t n
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+        try:
+            data, address = self.c_recvfrom(_room(nbytes, view.len), flags)
+            n = PyBytes_GET_SIZE(data)
+            memcpy(view.buf, PyBytes_AS_STRING(data), n)
+            return n, address
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef object recvmsg_try(self, Py_ssize_t n, Py_ssize_t room, int flags):
+        """(bytes, ancillary data, message flags, address), or None when it would block."""
+        cdef sockaddr_storage sa
+        cdef msghdr msg
+        cdef iovec v
+        cdef cmsghdr *c
+        cdef Py_ssize_t r, size
+        cdef char *control = NULL
+        cdef int e
+        cdef object data = PyBytes_FromStringAndSize(NULL, n)
+        cdef list ancillary = []
+        memset(&msg, 0, sizeof(msg))
+        v.iov_base = PyBytes_AS_STRING(data)
+        v.iov_len = n
+        sa.ss_family = AF_UNSPEC
+        msg.msg_name = &sa
+        msg.msg_namelen = sizeof(sa)
+        msg.msg_iov = &v
+        msg.msg_iovlen = 1
+        if room:
+            control = <char *>PyMem_Malloc(room)
+            if control == NULL:
+                raise MemoryError()
+            msg.msg_control = control
+            msg.msg_controllen = room
+        try:
+            while True:
+                r = c_recvmsg(self.fd, &msg, flags | MSG_CMSG_CLOEXEC)
+                if r >= 0:
+                    break
+                e = errno
+                if e == EAGAIN:
+                    return None
+                if e != EINTR:
+                    raise _error(e)
+            self.bits &= ~<unsigned int>B_DRAINED
+            try:
+                c = CMSG_FIRSTHDR(&msg) if room else NULL
+                while c != NULL:
+                    size = c.cmsg_len - CMSG_LEN(0)
+                    # a header that the buffer cut short says more than there is
+                    size = max(0, min(size, control + msg.msg_controllen - <char *>CMSG_DATA(c)))
+                    ancillary.append((c.cmsg_level, c.cmsg_type,
+                                      PyBytes_FromStringAndSize(<char *>CMSG_DATA(c), size)))
+                    c = CMSG_NXTHDR(&msg, c)
+                return (data if r == n else data[:r], ancillary, msg.msg_flags,
+                        _format(&sa, msg.msg_namelen) if msg.msg_namelen else None)
+            except BaseException:
+                # nobody will ever see these numbers
+                _close_passed(&msg, control)
+                raise
+        finally:
+            PyMem_Free(control)
+
+    def recvmsg(self, Py_ssize_t bufsize, Py_ssize_t ancbufsize=0, int flags=0):
+        """Receive data and ancillary data: ``(bytes, [(level, type, bytes)], message flags, address)``.
+
+        Passed descriptors are close-on-exec.  ``ancbufsize`` is the room for ancillary data in bytes (``CMSG_SPACE``).
+        Raises ``ValueError`` for a negative size.
+        """
+        cdef coro me = running_thread()
+        if bufsize < 0 or ancbufsize < 0 or ancbufsize > 0x7fffffff:
+            raise ValueError("the sizes must not be negative (nor the ancillary one more than 2 GiB), "
+                             f"not {bufsize} and {ancbufsize}")
+        if bufsize > BIG and self.bits & B_STREAM:
+            bufsize = BIG
+        self.enter_read(me, flags)
+        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+            return self.take_back(bufsize, (flags & MSG_PEEK) != 0), [], 0, None
+        while True:
+            result = self.recvmsg_try(bufsize, ancbufsize, flags)
+            if result is not None:
+                return result
+            self.read_blocked(me, flags)
+
+    def recv_fds(self, Py_ssize_t bufsize, int maxfds, int flags=0):
+        """Receive data and at most ``maxfds`` descriptors passed by send_fds().
+
+        Returns ``(bytes, [descriptor numbers], message flags, address)``; the numbers are close-on-exec and the caller's to
+        close.  MSG_CTRUNC in the flags means that more were sent (the kernel closed those).
+        """
+        if not 0 <= maxfds <= 4096:
+            raise ValueError(f"the number of descriptors is from 0 to 4096, not {maxfds}")
+        # CMSG_LEN, not CMSG_SPACE: the padding could take in one more descriptor than was asked for
+        data, ancillary, msg_flags, address = self.recvmsg(bufsize, CMSG_LEN(maxfds * sizeof(int)) if maxfds else 0,
+                                                           flags)
+        return data, _numbers(ancillary), msg_flags, address
+
+    def wait_for_read(self):
+        """Wait until the descriptor is readable or its peer has gone.
+
+        Returns the number of bytes that are there where that costs nothing, otherwise 0, which means "ready, amount
+        unknown".  The kernel is asked anew each time.  Raises ``SimultaneousError`` while another thread receives.
+        """
+        cdef coro me = running_thread()
+        cdef FdPoller p
+        self.check()
+        if self.reader is not None:
+            self.reader_busy(me)
+        if self.back is not None:
+            return len(self.back) - self.back_at
+        p = fd_poller()
+        self.reader = me
+        try:
+            p.wait_read_fresh(self.st, self.fd)
+        finally:
+            self.reader = None
+        self.check()
+        self.bits &= ~<unsigned int>B_DRAINED
+        return 0
+
+    # -- accepting
+
+    cdef object accept_try(self):
+        """(sock, address), or None: nobody is there, or (full_errno is set) no descriptors or memory are left."""
+        cdef sockaddr_storage sa
+        cdef socklen_t length
+        cdef int fd, e
+        self.full_errno = 0
+        while True:
+            length = sizeof(sa)
+            sa.ss_family = AF_UNSPEC
+            fd = coro_accept(self.fd, <sockaddr *>&sa, &length)
+            if fd >= 0:
+                # (_adopt closes the descriptor when it fails)
+                return _adopt(fd, self.domain, self.stype, B_SOCKET | B_OWNED | (self.bits & (B_TCP | B_STREAM))), \
+                    _format(&sa, length)
+            e = errno
+            if e == EAGAIN:
+                return None
+            if e == EMFILE or e == ENFILE or e == ENOBUFS or e == ENOMEM:
+                self.full_errno = e
+                return None
+            # accept(2), "Error handling": these belong to a connection that ended while it was queued
+            if e != EINTR and e != ECONNABORTED and e != EPROTO:
+                raise _error(e)
+
+    cdef int accept_pause(self, coro me) except -1:
+        """The connection stays queued in the kernel, readable at once: waiting for readiness would spin."""
+        cdef double now = time.monotonic()
+        if now - self.full_said >= FULL_SAY_EVERY:
+            self.full_said = now
+            _say(f"accept on {self!r}: {os.strerror(self.full_errno)}; trying again every "
+                 f"{FULL_PAUSE * 1000:.0f} ms. Raise the limit (ulimit -n) or close something.")
+        self.reader = me
+        try:
+            _pause(FULL_PAUSE)
+        finally:
+            self.reader = None
+        return self.check()
+
+    cdef int raise_late(self) except -1:
+        cdef int e = self.late_errno
+        if e:
+            self.late_errno = 0
+            raise _error(e)
+        return 0
+
+    cdef object c_accept(self):
+        cdef coro me = running_thread()
+        cdef object pair
+        self.enter_read(me, 0)
+        self.raise_late()
+        while True:
+            pair = self.accept_try()
+            if pair is not None:
+                return pair
+            if self.full_errno:
+                self.accept_pause(me)
+            else:
+                self.read_blocked(me, 0)
+
+    def accept(self):
+        """Wait for a connection: ``(sock, address)``.
+
+        The new descriptor is close-on-exec.  Connections that ended while they were queued are skipped.  While the process
+        has no descriptors left it tries again twenty times a second and says so once a minute on stderr.
+        """
+        return self.c_accept()
+
+    def accept_many(self, int max=0):
+        """Wait until a connection is there and accept all that are (at most ``max``, if not 0): ``[(sock, address), ...]``.
+
+        The list may be empty.  An error after the first connection is raised by the next call.  Raises ``ValueError`` for a
+        negative ``max``.
+        """
+        cdef coro me = running_thread()
+        cdef list out = []
+        cdef object pair
+        if max < 0:
+            raise ValueError(f"the most connections to accept is an int >= 0 (0: no limit), not {max}")
+        self.check()
+        self.raise_late()
+        self.wait_for_read()
+        while not max or len(out) < max:
+            try:
+                pair = self.accept_try()
+            except OSError as e:
+                if not out:
+                    raise
+                self.late_errno = e.errno or EINVAL
+                break
+            if pair is not None:
+                out.append(pair)
+            elif self.full_errno and not out:
+                self.accept_pause(me)
+            else:
+                break
+        return out

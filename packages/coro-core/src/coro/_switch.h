@@ -1,0 +1,106 @@
+/* One slice: main puts a thread's stack in place, loads its interpreter state, swaps, and takes both back.
+
+   Threads never switch to each other; each swaps to main and main swaps to the next (a star). Main's own interpreter
+   state is not loaded between two slices: the loop does nothing there that could notice. Whoever in main wants to
+   call into Python calls coro_enter_main() first. All of this is static because only _scheduler uses it. */
+#ifndef CORO_SWITCH_H
+#define CORO_SWITCH_H
+
+#include "_datastack.h"
+#include "_slots.h"
+#include "_swap/swap.h"
+
+#define CORO_INTERP_CHUNK(s) ((void *)(s)->chunk)
+
+/* Less would not hold the frames of a few nested calls through C; CPython 3.14 and newer refuse less than 48 KiB, 96 or
+   192 KiB with sanitizers (_PyOS_MIN_STACK_SIZE). */
+#define CORO_SMALLEST_STACK (192 * 1024)
+
+static void *coro_main_sp;
+static coro_interp coro_main_state;
+static int coro_main_away;                  /* main's interpreter state is in coro_main_state, not in the thread state */
+#if CORO_HAS_STACK_LIMITS
+static coro_slot *coro_protected;           /* the slot whose limits the thread state knows now */
+#endif
+
+static inline void
+coro_enter_main(PyThreadState *ts)
+{
+    if (coro_main_away) {
+        coro_interp_load(ts, &coro_main_state, 0);
+#if CORO_HAS_STACK_LIMITS
+        if (coro_protected != NULL) {
+            PyUnstable_ThreadState_ResetStackProtection(ts);
+            coro_protected = NULL;
+        }
+#endif
+        coro_main_away = 0;
+    }
+}
+
+/* Prepare the stack of a thread that runs for the first time. Returns -1 when memory ran out. */
+static inline int
+coro_stack_begin(coro_stack *s, void (*function)(void *), void *argument)
+{
+    s->slot = coro_slots_choose();
+    if (coro_slots_place(s) < 0) {
+        s->slot->threads--;
+        s->slot = NULL;
+        return -1;
+    }
+    s->sp = coro_swap_prepare(s->slot->top, function, argument);
+    return 0;
+}
+
+/* Run one slice of a thread; returns when it parks. -1: its stack could not be put in place for lack of memory. */
+static inline int
+coro_stack_run(PyThreadState *ts, coro_stack *s)
+{
+    if (coro_slots_place(s) < 0) {
+        return -1;
+    }
+    if (!coro_main_away) {
+        coro_interp_save(ts, &coro_main_state);
+        coro_main_away = 1;
+    }
+    coro_interp_load(ts, &s->interp, 1);
+#if CORO_HAS_STACK_LIMITS
+    if (coro_protected != s->slot) {
+        PyUnstable_ThreadState_SetStackProtection(ts, s->slot->base, coro_slot_size);
+        coro_protected = s->slot;
+    }
+#endif
+    s->slot->ran = 1;
+    coro_swap(&coro_main_sp, s->sp);
+    coro_interp_save(ts, &s->interp);
+    return 0;
+}
+
+/* Called on a thread's stack: park it. */
+static inline void
+coro_stack_park(coro_stack *s)
+{
+    coro_swap(&s->sp, coro_main_sp);
+}
+
+/* What main traced with before the loop began (sys.settrace, sys.setprofile), for threads to inherit. */
+static inline int
+coro_main_is_traced(void)
+{
+    return coro_main_away && coro_main_state.rare != NULL
+        && (coro_main_state.rare->tracefunc != NULL || coro_main_state.rare->profilefunc != NULL);
+}
+
+static inline void
+coro_inherit_tracing(void)
+{
+    coro_interp_rare *r = coro_main_state.rare;
+    if (r->tracefunc != NULL) {
+        PyEval_SetTrace(r->tracefunc, r->traceobj);
+    }
+    if (r->profilefunc != NULL) {
+        PyEval_SetProfile(r->profilefunc, r->profileobj);
+    }
+}
+
+#endif

@@ -1,0 +1,133 @@
+"""Every exception of coro-core, with a sentence on when it is raised.
+
+Interruptions (timeouts, shutdown) derive from BaseException on purpose: a blanket ``except Exception`` inside library
+code must never eat one. Misuse of the scheduler derives from Exception like any programming error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "ClosedError",
+    "DeadCoroutine",
+    "DeadlockError",
+    "Interrupted",
+    "LockError",
+    "LoopError",
+    "NoSwitchError",
+    "NotStartedError",
+    "ResolverNameError",
+    "ScheduleError",
+    "Shutdown",
+    "SimultaneousError",
+    "StackSlotError",
+    "TimeoutError",
+    "WakeUp",
+    "WrongThreadError",
+    "YieldFromMain",
+]
+
+
+class Interrupted(BaseException):
+    """Something outside interrupted a blocked thread.
+
+    While a timeout travels to its ``with_timeout`` it is an ``Interrupted`` whose ``args[0]`` is the timer that
+    expired. Code that catches it for cleaning up has to raise it again. ``bytes_sent`` is set on an interruption that
+    broke off a ``sendall``.
+    """
+
+
+class TimeoutError(Interrupted):
+    """The time limit of a ``with_timeout`` or ``coro.timeout`` expired; seen from that call outwards only.
+
+    Not related to the built-in ``TimeoutError``, which is an ``Exception`` and would be swallowed on the way.
+    """
+
+
+class Shutdown(Interrupted):
+    """The thread was asked to end; leaving the thread's function with it is the normal, silent way to comply."""
+
+
+class WakeUp(Exception):
+    """For users who want to wake a thread with an exception that means nothing else; never raised by coro."""
+
+
+class ScheduleError(Exception):
+    """The thread cannot be scheduled now: it is scheduled already, or it is the running one, or it was started
+    before. ``args[0]`` is the thread."""
+
+
+class DeadCoroutine(ScheduleError):
+    """The thread has ended. ``args[0]`` is the thread."""
+
+
+class NotStartedError(ScheduleError):
+    """An exception was sent to a thread that has not run yet. ``args[0]`` is the thread."""
+
+
+class YieldFromMain(Exception):
+    """A blocking operation was tried outside any thread: without a loop, or in code that the loop itself runs."""
+
+
+class WrongThreadError(Exception):
+    """The scheduler was used from an OS thread other than the one its loop runs in; only ``coro.post`` may be."""
+
+
+class NoSwitchError(Exception):
+    """A blocking operation was tried where the thread must not be parked: inside ``coro.no_switch()``, or in a
+    finaliser or callback that the cyclic garbage collector runs."""
+
+
+class LoopError(Exception):
+    """The event loop is not in a state for this: nested loops, spawning while it ends, posting after its end."""
+
+
+class StackSlotError(Exception):
+    """Stack slots cannot be had as asked for: after the first thread ran, or of an impossible number or size."""
+
+
+class DeadlockError(Exception):
+    """Every counted thread is blocked and nothing is left that could wake one.
+
+    ``threads`` lists them as (thread, what it waits for) pairs; the text is the whole report.
+    """
+
+    def __init__(self, message: str = "", threads: tuple[tuple[Any, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.threads = threads
+
+
+class SimultaneousError(Exception):
+    """Two threads want to wait for the same event of the kernel.
+
+    ``co`` is the thread that was refused, ``other`` the one (or the handler) that waits already, ``event`` the event.
+    """
+
+    def __init__(self, co: Any, other: Any, event: Any) -> None:
+        super().__init__(co, other, event)
+        self.co = co
+        self.other = other
+        self.event = event
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<SimultaneousError: {self.co!r} cannot wait for {self.event!r}, {self.other!r} waits for it already; "
+            f"let one thread do the waiting, or use a second descriptor (dup)>"
+        )
+
+
+class ClosedError(Exception):
+    """The descriptor was closed: by another thread while this one waited (``args[0]`` is the closer), or before the
+    operation began (no arguments)."""
+
+
+class LockError(Exception):
+    """A mutex or read-write lock was released by somebody who does not hold it."""
+
+
+class ResolverNameError(Exception):
+    """A host name could not be resolved. ``coro.NameError`` is the same class."""

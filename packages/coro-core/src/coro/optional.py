@@ -1,0 +1,72 @@
+"""``with_timeout`` and ``sleep_relative`` for code that may also run without a loop.
+
+``coro.with_timeout`` and ``coro.sleep_relative`` decide at the moment of the call: inside a loop the scheduler does the
+work, without one they come here. The time limit is then a SIGALRM timer, which works in the main OS thread only.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Any, Callable
+
+from coro import _scheduler
+from coro.exceptions import TimeoutError, YieldFromMain
+
+__all__ = ["sleep_relative", "with_timeout"]
+
+
+class _Alarm(BaseException):
+    pass
+
+
+def with_timeout(timeout: float, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call ``function(*args, **kwargs)`` with a limit of ``timeout`` seconds, loop or no loop.
+
+    Raises ``coro.TimeoutError`` when the time is over; 0 and less do so at once if the function takes a signal check at
+    all. Without a loop: YieldFromMain outside the main OS thread, TypeError or ValueError for a limit that is no number.
+    """
+    if _scheduler.coro_is_running():
+        return _scheduler.with_timeout(timeout, function, *args, **kwargs)
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"expected a number of seconds, not {timeout!r}")
+    if timeout != timeout:
+        raise ValueError("expected a number of seconds, not NaN")
+    if threading.current_thread() is not threading.main_thread():
+        raise YieldFromMain(
+            "without a loop with_timeout needs SIGALRM, which works in the main OS thread only; use coro.run(function)"
+        )
+    mine = _Alarm()
+
+    def on_alarm(signum: int, frame: Any) -> None:
+        raise mine
+
+    began = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, on_alarm)
+    earlier, interval = signal.setitimer(signal.ITIMER_REAL, min(max(timeout, 1e-6), 1e8))
+    try:
+        return function(*args, **kwargs)
+    except _Alarm as exc:
+        if exc is not mine:
+            raise
+        raise TimeoutError from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if earlier:
+            left = max(earlier - (time.monotonic() - began), 1e-6)
+            signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+
+def sleep_relative(delta: float, /) -> None:
+    """Sleep for ``delta`` seconds, loop or no loop; 0 or less returns at once without a loop."""
+    if _scheduler.coro_is_running():
+        _scheduler.sleep_relative(delta)
+        return
+    if isinstance(delta, bool) or not isinstance(delta, (int, float)):
+        raise TypeError(f"expected a number of seconds, not {delta!r}")
+    if delta != delta:
+        raise ValueError("expected a number of seconds, not NaN")
+    if delta > 0:
+        time.sleep(delta)

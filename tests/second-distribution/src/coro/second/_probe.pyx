@@ -1,0 +1,30 @@
+# cython: language_level=3, binding=False
+"""Uses coro-core's C-level interface the way a protocol package does: its types, its functions, its clock."""
+
+from libc.stdint cimport int64_t
+
+from coro cimport _ticks
+from coro._abi cimport require_abi
+from coro._scheduler cimport coro, running_thread, slice
+
+# A coro-core with other structures than the one this was compiled against must not get any further.
+require_abi()
+
+
+def elapsed():
+    """Seconds between two readings of the clock: not negative, and less than a second."""
+    cdef int64_t before = _ticks.now()
+    return _ticks.to_seconds(_ticks.now() - before)
+
+
+def yields(int count):
+    """Let the other threads run `count` times; returns `count`.
+
+    Raises `coro.YieldFromMain` outside a coro thread.
+    """
+    cdef coro me = running_thread()
+    cdef int done = 0
+    while done < count:
+        slice(me)
+        done += 1
+    return done

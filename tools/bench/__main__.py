@@ -1,0 +1,136 @@
+"""The command line: `python -m tools.bench run [--suite NAME ...] [--rounds N] [--peers NAME ...] [--json
+FILE]`.
+
+Exit status: 0 all bars hold, 1 one does not (or was not measured), 2 nothing could be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from ._env import Environment, EnvironmentFailure, default_cache
+from ._measure import MeasurementFailure, measure
+from ._results import Record, as_json, report
+from ._suites import CASES, SUITES, Case
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench", description="Benchmarks of coro against its peers."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="measure and hold the ratios against their bars")
+    run.add_argument("--suite", action="append", choices=SUITES, help="only this suite (may be repeated)")
+    run.add_argument("--case", help="only cases whose name contains this text")
+    run.add_argument(
+        "--peers",
+        help="only these peers, separated by commas (coro itself always takes part unless --no-coro)",
+    )
+    run.add_argument("--no-coro", action="store_true", help="measure the peers alone")
+    run.add_argument("--rounds", type=int, default=5, help="how often each pair is measured (default 5)")
+    run.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to FILE")
+    run.add_argument(
+        "--python", default=sys.executable, help="the interpreter to measure on (default: this one)"
+    )
+    run.add_argument(
+        "--coro-path",
+        type=Path,
+        metavar="DIR",
+        help="use the built coro in DIR instead of installing coro-core",
+    )
+    run.add_argument(
+        "--cache", type=Path, default=default_cache(), help="where environment and compiled helpers are kept"
+    )
+    return parser
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Case]:
+    cases = [case for case in CASES if not arguments.suite or case.suite in arguments.suite]
+    return [case for case in cases if not arguments.case or arguments.case in case.name]
+
+
+def _taking_part(case: Case, arguments: argparse.Namespace) -> list[str]:
+    named = set(arguments.peers.split(",")) if arguments.peers else None
+    peers = [peer for peer in case.peers if peer == "coro" or named is None or peer in named]
+    return [peer for peer in peers if peer != "coro" or not arguments.no_coro]
+
+
+def _about(environment: Environment, rounds: int) -> dict[str, Any]:
+    return {
+        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": environment.python_version,
+        "versions": environment.versions,
+        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cores": os.cpu_count(),
+        "rounds": rounds,
+    }
+
+
+def _note(text: str) -> None:
+    """Say on stderr what is being done: in one line that is rewritten, where that is a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+    elif text:
+        sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _run_rounds(environment: Environment, arguments: argparse.Namespace, records: list[Record]) -> None:
+    """All rounds, the peers of a case right after one another; one that fails is not tried again there."""
+    for turn in range(arguments.rounds):
+        for record in records:
+            for peer in _taking_part(record.case, arguments):
+                lacking = environment.lacks(peer)
+                if lacking:
+                    record.failures[peer] = lacking
+                if peer in record.failures:
+                    continue
+                _note(f"round {turn + 1}/{arguments.rounds}: {record.case.suite}, {record.case.name}, {peer}")
+                try:
+                    record.add(peer, measure(environment, record.case, peer))
+                except MeasurementFailure as failure:
+                    record.failures[peer] = str(failure)
+                    print(f"\n{failure}", file=sys.stderr)
+    _note("")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    records = [Record(case) for case in _chosen(arguments)]
+    peers = {peer for record in records for peer in _taking_part(record.case, arguments)}
+    try:
+        environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
+        environment.install(peers)
+        _run_rounds(environment, arguments, records)
+    except EnvironmentFailure as failure:
+        print(f"tools.bench: {failure}", file=sys.stderr)
+        return 2
+    about = _about(environment, arguments.rounds)
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if version)
+    print(
+        f"Python {about['python']}, {about['system']} {about['machine']}, {about['cores']} cores; {versions}"
+    )
+    print(f"medians of {arguments.rounds} interleaved rounds (least .. greatest); CPU time per operation\n")
+    print(report(records))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(as_json(records, about), indent=1) + "\n")
+    wanted = [line for record in records for line in record.lines() if line.bar is not None]
+    failed = [line for line in wanted if not line.holds]
+    print(f"{len(wanted) - len(failed)} of {len(wanted)} bars hold")
+    return 1 if failed else 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's) and return the exit status."""
+    return _run(_parser().parse_args(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The place where measurements run: a virtual environment with the peers and coro-core, and the compiled C
+helpers.
+
+All of it lies in a cache folder ($XDG_CACHE_HOME/coro-bench, or --cache), a part per Python, made at the
+first run and kept: some seconds and about 60 MB. coro-core is installed from this repository and again
+whenever its sources have changed; with a folder given by --coro-path that folder is put on PYTHONPATH
+instead and nothing of ours is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from ._suites import DISTRIBUTIONS
+
+HERE = Path(__file__).resolve().parent
+CORE = HERE.parent.parent / "packages" / "coro-core"
+
+_ASK = """
+import importlib.metadata as m, json, platform, sys
+def version(name):
+    try: return m.version(name)
+    except m.PackageNotFoundError: return None
+print(json.dumps({"python": platform.python_version(), "tag": sys.implementation.cache_tag,
+                  "peers": {n: version(n) for n in sys.argv[1:]}}))
+"""
+
+
+class EnvironmentFailure(Exception):
+    """The environment cannot be made (no C compiler, pip failed, ...); the message says what to do."""
+
+
+def default_cache() -> Path:
+    """The folder used when --cache is not given."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coro-bench"
+
+
+def _run(command: list[str], purpose: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise EnvironmentFailure(f"{purpose} failed with exit status {done.returncode}:\n{tail}")
+    return done.stdout
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    """A digest over names and contents, so that changed sources are noticed without trusting file times."""
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(f"{path}\0".encode())
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+class Environment:
+    """The interpreter for the workloads, with what is installed beside it.
+
+    python: the interpreter whose version is measured. coro_path: a folder that holds a built `coro`, or
+    None to install it. Raises EnvironmentFailure where something is missing.
+    """
+
+    def __init__(self, cache: Path, python: str = sys.executable, coro_path: Path | None = None) -> None:
+        self.cache = cache
+        self.coro_path = coro_path
+        described = json.loads(_run([python, "-c", _ASK], f"asking {python} for its version"))
+        self.folder = cache / described["tag"]
+        self.python = self.folder / "bin" / "python"
+        if not self.python.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _run([python, "-m", "venv", str(self.folder)], "making a virtual environment")
+        self.variables = dict(os.environ, PYTHONHASHSEED="0")
+        self.variables.pop("PYTHONPATH", None)
+        if coro_path is not None:
+            self.variables["PYTHONPATH"] = str(coro_path.resolve())
+        self.versions: dict[str, str | None] = {}
+        self.python_version: str = described["python"]
+        self.missing: dict[str, str] = {}
+
+    def _pip(self, *arguments: str) -> None:
+        _run(
+            [str(self.python), "-m", "pip", "--disable-pip-version-check", "-q", "install", *arguments],
+            f"pip install {arguments[-1]}",
+        )
+
+    def install(self, peers: set[str]) -> None:
+        """Install what these peers need, and coro-core.
+
+        A peer that cannot be installed lands in `missing`, with the reason.
+        """
+        wanted = sorted({DISTRIBUTIONS[peer] for peer in peers if peer in DISTRIBUTIONS})
+        self._look(wanted)
+        for name in wanted:
+            if self.versions[name] is None:
+                try:
+                    self._pip("--only-binary", ":all:", name)
+                except EnvironmentFailure as error:
+                    self.missing[name] = str(error)
+        if "coro" in peers and self.coro_path is None:
+            self._install_core()
+        self._look(wanted)
+
+    def _look(self, names: list[str]) -> None:
+        answer = _run([str(self.python), "-c", _ASK, "coro-core", *names], "listing installed packages")
+        self.versions = json.loads(answer)["peers"]
+
+    def _install_core(self) -> None:
+        parts = [
+            p for p in sorted((CORE / "src").rglob("*")) if p.is_file() and p.suffix not in (".so", ".pyc")
+        ]
+        parts += [CORE / name for name in ("pyproject.toml", "hatch_build.py") if (CORE / name).exists()]
+        stamp = self.folder / "coro-core.sha256"
+        digest = _digest(parts)
+        if stamp.exists() and stamp.read_text() == digest:
+            return
+        self._pip("--force-reinstall", "--no-deps", str(CORE))
+        stamp.write_text(digest)
+
+    def lacks(self, peer: str) -> str | None:
+        """Why this peer cannot be measured, or None."""
+        return self.missing.get(DISTRIBUTIONS.get(peer, ""))
+
+    def compiled(self, name: str) -> Path:
+        """The program made from `name`.c, compiled when it is missing or its source has changed."""
+        source = HERE / f"{name}.c"
+        program = self.cache / f"{name}-{_digest([source])[:16]}"
+        if not program.exists():
+            compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+            if not compiler:
+                raise EnvironmentFailure("no C compiler found: install one, or name it in the variable CC")
+            partial = program.with_suffix(".new")
+            _run([*compiler.split(), "-O2", "-o", str(partial), str(source)], f"compiling {source.name}")
+            partial.rename(program)
+        return program

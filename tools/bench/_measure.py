@@ -1,0 +1,135 @@
+"""One measurement: start the workload in a process of its own, collect its figures.
+
+Two kinds. A "process" workload measures itself and prints JSON. An "echo" workload is a server: it gets one
+core, the load client another (where there are two), and the server's CPU clock is read from outside,
+exactly around a counted number of requests, so that neither start-up nor the connecting phase is part of
+it. Cost: the clock of another process is one system call (clock_getcpuclockid(3)), with nanosecond
+resolution, where /proc/PID/stat counts in hundredths of a second.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import subprocess
+import time
+from typing import IO, Any
+
+from ._env import HERE, Environment
+from ._suites import Case
+
+ADDRESS = "127.0.0.1"
+PATIENCE = 120.0  # seconds after which a workload that says nothing is given up
+_libc = ctypes.CDLL(None, use_errno=True)
+
+Figures = dict[str, float]
+
+
+class MeasurementFailure(Exception):
+    """A workload ended with an error or said nothing for too long. The message carries its last words."""
+
+
+def cpu_clock(pid: int) -> float:
+    """CPU seconds (user and system, all threads) that process `pid` has used. OSError if it is gone."""
+    clock = ctypes.c_int()
+    error = _libc.clock_getcpuclockid(pid, ctypes.byref(clock))
+    if error:
+        raise OSError(error, os.strerror(error))
+    return time.clock_gettime(clock.value)
+
+
+def _cores() -> tuple[set[int] | None, set[int] | None]:
+    """The server's core and the load client's; None: leave it to the kernel."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None, None
+    cores = sorted(os.sched_getaffinity(0))
+    return ({cores[0]}, {cores[1]}) if len(cores) > 1 else (None, None)
+
+
+class _Program:
+    """A child process with line-wise conversation, killed and reaped at the end of its `with` block."""
+
+    def __init__(self, command: list[str], variables: dict[str, str], core: set[int] | None = None) -> None:
+        self.command = command
+        pipe = subprocess.PIPE
+        self.child = subprocess.Popen(command, env=variables, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        if core:
+            os.sched_setaffinity(self.child.pid, core)
+
+    def __enter__(self) -> _Program:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.child.kill()
+        self.child.communicate()
+
+    def read(self) -> str:
+        """The next line of its output. MeasurementFailure when it ends or keeps silent."""
+        stdout: IO[str] = self.child.stdout  # type: ignore[assignment]
+        ready, _, _ = select.select([stdout], [], [], PATIENCE)
+        line = stdout.readline() if ready else ""
+        if not line:
+            self.child.kill()
+            _, errors = self.child.communicate()
+            what = "ended" if ready else f"said nothing for {PATIENCE:.0f} s"
+            tail = "\n".join(errors.splitlines()[-12:])
+            raise MeasurementFailure(
+                f"{' '.join(self.command)} {what} (status {self.child.returncode}):\n{tail}"
+            )
+        return line
+
+    def say(self, text: str) -> None:
+        """Send it a line."""
+        stdin: IO[str] = self.child.stdin  # type: ignore[assignment]
+        stdin.write(text + "\n")
+        stdin.flush()
+
+
+def measure(environment: Environment, case: Case, peer: str) -> Figures:
+    """Figures of one run of `case` by `peer`: count, cpu and wall in seconds, and what the workload adds.
+
+    Raises MeasurementFailure.
+    """
+    return (_echo if case.kind == "echo" else _process)(environment, case, peer)
+
+
+def _workload(environment: Environment, case: Case, peer: str, parameters: dict[str, Any]) -> list[str]:
+    program = HERE / "workloads" / case.workload
+    return [str(environment.python), str(program), peer, json.dumps(parameters)]
+
+
+def _process(environment: Environment, case: Case, peer: str) -> Figures:
+    with _Program(_workload(environment, case, peer, case.parameters), environment.variables) as program:
+        return dict(json.loads(program.read()))
+
+
+def _resident(pid: int) -> int:
+    with open(f"/proc/{pid}/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _echo(environment: Environment, case: Case, peer: str) -> Figures:
+    load = environment.compiled("echo_load")
+    if peer == "c":
+        command = [str(environment.compiled("echo_server")), ADDRESS]
+    else:
+        command = _workload(environment, case, peer, {"address": ADDRESS, **case.parameters})
+    server_core, client_core = _cores()
+    with _Program(command, environment.variables, server_core) as server:
+        port = server.read().strip()
+        before = _resident(server.child.pid)
+        numbers = [str(case.load[key]) for key in ("connections", "size", "requests")]
+        with _Program([str(load), ADDRESS, port, *numbers], environment.variables, client_core) as client:
+            client.read()
+            clock = cpu_clock(server.child.pid)
+            client.say("go")
+            figures: Figures = json.loads(client.read())
+            figures["cpu"] = cpu_clock(server.child.pid) - clock
+            figures["count"] = figures.pop("requests")
+            figures["bytes"] = (_resident(server.child.pid) - before) / case.load["connections"]
+            # Near 1 for the client alone would mean that the client was the bottleneck.
+            figures["server_busy"] = figures["cpu"] / figures["wall"]
+            figures["client_busy"] = figures["client_cpu"] / figures["wall"]
+    return figures

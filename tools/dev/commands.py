@@ -1,0 +1,154 @@
+"""The development commands: what `python3 -m tools.dev` can do, as its --help shows."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from tools.dev import provision, pythons, suite
+from tools.dev.environments import ROOT, Environment, StepFailed, call, settings
+
+
+def version(text: str) -> int:
+    """A minor version from "3.12" or "12"."""
+    minor = text.removeprefix("3.")
+    if not minor.isdecimal() or int(minor) not in pythons.MINORS:
+        raise argparse.ArgumentTypeError(
+            f"expected 3.{pythons.MINORS[0]} to 3.{pythons.MINORS[-1]}, got {text!r}"
+        )
+    return int(minor)
+
+
+def pick(minor: int | None) -> pythons.Python:
+    """The Python for a command that needs one: `minor`, or else the running one, or else the newest found."""
+    wanted = pythons.MINORS if minor is None else (minor,)
+    if minor is None and sys.version_info[1] in pythons.MINORS:
+        found, problems = pythons.find((sys.version_info[1],))
+        if found:
+            return found[sys.version_info[1]]
+    found, problems = pythons.find(wanted)
+    if not found:
+        notes = [note for each in problems.values() for note in each]
+        raise StepFailed(
+            "expected a CPython 3.11 to 3.15 with its headers and venv, found none; install one"
+            + "".join(f"\n  {note}" for note in notes)
+        )
+    return found[max(found)]
+
+
+def cmd_c10k(options: argparse.Namespace) -> int:
+    """Set up an environment with coro-core and run the ten thousand connections in it."""
+    environment = Environment(pick(options.python), "run")
+    print(
+        f"setting up {environment.folder.relative_to(ROOT)} with Python {environment.base.full} ...",
+        flush=True,
+    )
+    environment.prepare(settings()["build"])
+    environment.install_core()
+    command = [str(environment.python), "-m", "coro.demo.c10k", *options.arguments]
+    print(" ".join(["running", *command[1:]]), flush=True)
+    os.execv(command[0], command)
+
+
+def cmd_test(options: argparse.Namespace) -> int:
+    """Run the tests on every Python found."""
+    minors = tuple(options.python or pythons.MINORS)
+    found, problems = pythons.find(minors)
+    for minor, notes in problems.items():
+        print(f"Python 3.{minor}: not found", *(f"\n  {note}" for note in notes), flush=True)
+    if not found or (problems and (options.require_all or options.python)):
+        wanted = ", ".join(f"3.{m}" for m in minors)
+        raise StepFailed(
+            f"expected Python {wanted}; `python3 -m tools.dev pythons --provision` makes 3.14 and 3.15 "
+            "available on Debian, and CORO_PYTHONS may name others, separated as in PATH"
+        )
+    results = suite.run(list(found.values()), options.arguments, options.jobs, options.limit * 60)
+    print(suite.summary(results), flush=True)
+    return 0 if all(r.good for r in results) else 1
+
+
+def cmd_pythons(options: argparse.Namespace) -> int:
+    """Show the Pythons found; with --provision, first make 3.14 and 3.15 available."""
+    if options.provision:
+        print(f"3.14 and 3.15 in {provision.provision()}", flush=True)
+    found, problems = pythons.find()
+    if options.path:
+        print(os.pathsep.join(str(p.path.parent) for p in found.values()))
+        return 0
+    for python in found.values():
+        print(f"{python.full:8} {python.path}")
+    for minor, notes in problems.items():
+        print(f"3.{minor:<6} not found", *(f"\n  {note}" for note in notes))
+    return 1 if problems else 0
+
+
+def cmd_api(options: argparse.Namespace) -> int:
+    """Compare the public names with the list checked in, or write the list."""
+    environment = Environment(pick(options.python), "run")
+    environment.prepare(settings()["build"])
+    environment.install_core()
+    call(environment.python, ROOT / "tools" / "public_api.py", *(["--update"] if options.update else []))
+    return 0
+
+
+def cmd_tox(options: argparse.Namespace) -> int:
+    """Run tox with the Pythons found on its PATH."""
+    found, _ = pythons.find()
+    environment = Environment(pick(None), "tox")
+    environment.prepare(
+        ["tox>=4.22"]
+    )  # the version tox.ini asks for; an older one would fetch it at each run
+    folders = [str(p.path.parent) for p in found.values()]
+    path = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
+    command = [str(environment.python), "-m", "tox", "run", *options.arguments]
+    os.execve(command[0], command, dict(os.environ, PATH=path))
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="python3 -m tools.dev", description="Development commands of this repository."
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    c = commands.add_parser("c10k", help="set up and run ten thousand echo connections")
+    c.add_argument("--python", type=version, help="minor version to use, such as 3.12 (default: this one)")
+    c.set_defaults(run=cmd_c10k, passes=True)
+
+    c = commands.add_parser("test", help="set up and run the tests on the Pythons found among 3.11 to 3.15")
+    c.add_argument("--python", type=version, action="append", help="only this version; may be repeated")
+    c.add_argument("--require-all", action="store_true", help="fail where a version is missing")
+    c.add_argument("--jobs", type=int, default=1, help="Pythons tested side by side (default: 1)")
+    c.add_argument("--limit", type=float, default=20, help="minutes each Python may take (default: 20)")
+    c.set_defaults(run=cmd_test, passes=True)
+
+    c = commands.add_parser("pythons", help="show the Pythons found")
+    c.add_argument("--provision", action="store_true", help="make 3.14 and 3.15 available (Debian, root)")
+    c.add_argument("--path", action="store_true", help="print their folders in the form of PATH, for tox")
+    c.set_defaults(run=cmd_pythons, passes=False)
+
+    c = commands.add_parser("tox", help="run tox (see tox.ini) with the Pythons found on its path")
+    c.set_defaults(run=cmd_tox, passes=True)
+
+    c = commands.add_parser("api", help="compare the public names with packages/coro-core/public_api.txt")
+    c.add_argument("--python", type=version, help="minor version to use (default: this one)")
+    c.add_argument("--update", action="store_true", help="write the file instead")
+    c.set_defaults(run=cmd_api, passes=False)
+    return top
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; returns its exit status.  Arguments unknown here go to the program or to pytest."""
+    top = parser()
+    options, rest = top.parse_known_args(arguments)
+    if rest and not options.passes:
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    # tox wants its "--": what follows is for the commands it runs.
+    options.arguments = rest if options.run is cmd_tox else [a for a in rest if a != "--"]
+    try:
+        return int(options.run(options))
+    except (StepFailed, provision.ProvisionError) as e:
+        print(f"tools.dev: {e}", file=sys.stderr, flush=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,155 @@
+"""Runs the test suite on several Pythons and sums up.
+
+For each Python: an environment, the wheel of coro-core built from this tree and installed, the list of
+public names compared with the one checked in, then pytest.  The suite tests the installed wheel, not the
+source folder, so what is missing from the wheel is missing from the tests.  With `jobs` > 1 Pythons run
+side by side; every line of output is marked with its Python, and also kept in `.dev/log/`.  Numbers come
+from pytest's XML report; a run that did not live to write one counts as failed and says how it ended.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import threading
+import time
+import xml.etree.ElementTree
+from pathlib import Path
+
+from tools.dev.environments import CORE, DEV, ROOT, Environment, StepFailed, settings
+from tools.dev.pythons import Python
+
+_print_lock = threading.Lock()
+
+
+@dataclasses.dataclass
+class Result:
+    """How the suite ended on one Python."""
+
+    python: Python
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    problem: str = ""  # what ended the run early, if anything did
+
+    @property
+    def good(self) -> bool:
+        return not self.failed and not self.problem and self.passed > 0
+
+    def line(self) -> str:
+        text = f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+        return f"{text} ({self.problem})" if self.problem else text
+
+
+def say(python: Python, text: str) -> None:
+    with _print_lock:
+        print(f"{python.short} | {text}", flush=True)
+
+
+def stream(python: Python, command: list[str | Path], log: Path, limit: float) -> int:
+    """Run `command`, copying its output to the terminal and `log`; returns its exit status.
+
+    After `limit` seconds the whole process group is killed and the status is that of SIGKILL.
+    """
+    environment = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONNOUSERSITE="1")
+    # What a caller's own environment may hold is not what is to be tested.
+    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONDEVMODE", "PYTHONMALLOC"):
+        environment.pop(name, None)
+    with open(log, "a", encoding="utf-8") as copy:
+        child = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
+        def kill() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+        timer = threading.Timer(limit, kill)
+        timer.start()
+        try:
+            assert child.stdout is not None
+            for line in child.stdout:
+                copy.write(line)
+                say(python, line.rstrip())
+            return child.wait()
+        finally:
+            timer.cancel()
+            kill()
+
+
+def count(report: Path, result: Result) -> None:
+    """Add the numbers of pytest's XML report to `result`."""
+    for suite in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
+        total, failures, errors, skipped = (
+            int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
+        )
+        result.failed += failures + errors
+        result.skipped += skipped
+        result.passed += total - failures - errors - skipped
+
+
+def run_one(python: Python, arguments: list[str], limit: float) -> Result:
+    """Build, install and test on one Python.  Never raises for a failure: the result says it."""
+    result = Result(python)
+    start = time.monotonic()
+    logs = DEV / "log"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"test-{python.short}.log"
+    report = logs / f"test-{python.short}.xml"
+    log.write_text("")
+    report.unlink(missing_ok=True)
+    try:
+        wanted = settings()
+        environment = Environment(python, "test")
+        say(python, f"preparing Python {python.full} ({python.path})")
+        environment.prepare(wanted["build"] + wanted["test"])
+        environment.install_core()
+        say(python, f"built and installed after {time.monotonic() - start:.0f} s")
+        status = stream(python, [environment.python, ROOT / "tools" / "public_api.py"], log, 120)
+        if status:
+            result.problem = "the public names differ from the list checked in"
+        command: list[str | Path] = [environment.python, "-m", "pytest", f"--junitxml={report}"]
+        command += ["-o", f"cache_dir={DEV / f'test-{python.short}' / 'pytest'}"]
+        command += arguments or [CORE / "tests"]
+        status = stream(python, command, log, limit)
+        if report.exists():
+            count(report, result)
+        if status < 0:
+            result.problem = f"ended by {signal.Signals(-status).name} after {time.monotonic() - start:.0f} s"
+        elif status and not result.failed:
+            result.problem = f"pytest ended with {status}"
+    except StepFailed as e:
+        result.problem = str(e)
+        say(python, f"FAILED: {e}")
+    result.seconds = time.monotonic() - start
+    return result
+
+
+def run(pythons: list[Python], arguments: list[str], jobs: int, limit: float) -> list[Result]:
+    """Run the suite on each of `pythons`, `jobs` at a time; `limit` in seconds for each."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(lambda python: run_one(python, arguments, limit), pythons))
+
+
+def summary(results: list[Result]) -> str:
+    """The last lines of a run: one for each Python, then the sum."""
+    lines = ["", f"Pythons tested: {', '.join(r.python.full for r in results)}"]
+    for r in results:
+        mark = "ok    " if r.good else "FAILED"
+        lines.append(f"  {mark} {r.python.full:8} {r.line()} in {r.seconds:.0f} s")
+    total = [sum(getattr(r, name) for r in results) for name in ("passed", "failed", "skipped")]
+    lines.append("{} passed, {} failed, {} skipped".format(*total))
+    return "\n".join(lines)

@@ -1,0 +1,89 @@
+"""Compares coro's public names with the list checked in, `packages/coro-core/public_api.txt`.
+
+A name that appears, disappears or moves is a decision, so it has to show in the change that makes it.  The
+list holds a line for each public module, for each public name in it, and for each public attribute of our
+own classes.  Run it with the Python that has
+coro-core installed; with --update it writes the list.  It imports every public module, which takes well
+under a second.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+LIST = Path(__file__).resolve().parents[1] / "packages" / "coro-core" / "public_api.txt"
+PACKAGE = "coro"
+
+# Programs to be run, not imported.
+PROGRAMS = {"coro.demo"}
+
+
+def modules(name: str) -> Iterator[types.ModuleType]:
+    """The public modules below and including `name`."""
+    module = importlib.import_module(name)
+    yield module
+    for found in pkgutil.iter_modules(getattr(module, "__path__", ()), name + "."):
+        if not found.name.rpartition(".")[2].startswith("_") and found.name not in PROGRAMS:
+            yield from modules(found.name)
+
+
+def ours(thing: object) -> bool:
+    return (getattr(thing, "__module__", None) or "").split(".")[0] == PACKAGE
+
+
+def attributes(cls: type) -> set[str]:
+    """Public attributes defined by our own classes among the bases of `cls`."""
+    return {name for base in cls.__mro__ if ours(base) for name in vars(base) if not name.startswith("_")}
+
+
+def names(module: types.ModuleType) -> Iterator[str]:
+    """The lines for one module."""
+    listed = set(getattr(module, "__all__", ()))
+    for name, value in vars(module).items():
+        # Also what a star import leaves out on purpose, such as names that would hide built-in ones.
+        if not name.startswith("_") and not isinstance(value, types.ModuleType) and ours(value):
+            listed.add(name)
+    for name in sorted(listed):
+        # Raises AttributeError for a name in __all__ that is not there.
+        value = getattr(module, name)
+        full = f"{module.__name__}.{name}"
+        yield full
+        if isinstance(value, type) and ours(value):
+            for attribute in sorted(attributes(value)):
+                yield f"{full}.{attribute}"
+
+
+def current() -> list[str]:
+    lines = []
+    for module in modules(PACKAGE):
+        lines.append(f"# {module.__name__}")
+        lines += names(module)
+    return lines
+
+
+def main() -> int:
+    lines = current()
+    if "--update" in sys.argv[1:]:
+        LIST.write_text("\n".join(lines) + "\n")
+        print(f"{LIST.name}: {len(lines)} lines written")
+        return 0
+    kept = LIST.read_text().splitlines() if LIST.exists() else []
+    difference = list(difflib.unified_diff(kept, lines, "checked in", "installed", lineterm="", n=0))
+    if difference:
+        print("\n".join(difference))
+        print(
+            f"The public names differ from {LIST.name}. If that is meant: python3 -m tools.dev api --update"
+        )
+        return 1
+    print(f"public names: {len(lines)} lines as checked in")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

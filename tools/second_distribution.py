@@ -1,0 +1,121 @@
+"""Proves that packages can be added to coro-core one at a time: as wheels, editable, and mixed.
+
+For each of the four combinations a fresh virtual environment gets coro-core alone and is checked, then the
+throw-away distribution of `tests/second-distribution` is added and both are checked, then it is removed and
+coro-core is checked again.  Wheels are built isolated, as an installer does, with a folder of wheels as the
+only index: nobody's upload of a name of ours can get in, and the second build has to find coro-core's .pxd
+files in the wheel.  Editable builds run in a copy of the tree, because they put compiled modules beside the
+sources.  About two minutes; needs the package index once, for the build requirements.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = "packages/coro-core"
+SECOND = "tests/second-distribution"
+
+
+def call(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> None:
+    """Run a command; what it prints is shown only if it fails."""
+    done = subprocess.run(
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        print(done.stdout)
+        sys.exit(f"second distribution: {' '.join(map(str, command))} ended with {done.returncode}")
+    if str(command[-2]).endswith("check.py"):
+        print("   ", done.stdout.strip(), flush=True)
+
+
+def copy_tree(to: Path) -> None:
+    """Copy the two distributions and what their builds read from the root."""
+    ignore = shutil.ignore_patterns("build", "*.so", "__pycache__")
+    for part in (CORE, SECOND):
+        shutil.copytree(ROOT / part, to / part, ignore=ignore)
+    shutil.copy(ROOT / ".gitignore", to)
+
+
+def clean_environment(wheels: Path) -> dict[str, str]:
+    """The environment of a pip that sees nothing but the folder `wheels`."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON"))}
+    env.update(
+        PIP_CONFIG_FILE=os.devnull,
+        PIP_NO_INDEX="1",
+        PIP_FIND_LINKS=str(wheels),
+        PIP_DISABLE_PIP_VERSION_CHECK="1",
+    )
+    return env
+
+
+def make_environment(folder: Path) -> Path:
+    call(sys.executable, "-m", "venv", folder)
+    return folder / "bin" / "python"
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="coro-second-") as name:
+        work = Path(name)
+        tree = work / "tree"
+        copy_tree(tree)
+        wheels = work / "wheels"
+        wheels.mkdir()
+        with open(tree / CORE / "pyproject.toml", "rb") as f:
+            requires = tomllib.load(f)["build-system"]["requires"]
+
+        print("fetching build requirements", flush=True)
+        builder = make_environment(work / "builder")
+        # "editables" is what hatchling asks for when an editable wheel is built.
+        call(builder, "-m", "pip", "wheel", "-q", "-w", wheels, *requires, "editables")
+        env = clean_environment(wheels)
+
+        print("building both wheels in isolation", flush=True)
+        for part in (CORE, SECOND):
+            call(
+                builder, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, tree / part, env=env, cwd=work
+            )
+
+        check = ROOT / SECOND / "check.py"
+        # "size changed" tells of a module compiled against another coro-core.
+        strict = ["-W", "error::RuntimeWarning"]
+        for core_editable in (False, True):
+            for second_editable in (False, True):
+                what = " + ".join("editable" if e else "wheel" for e in (core_editable, second_editable))
+                print(what, flush=True)
+                python = make_environment(work / what.replace(" ", ""))
+                install: list[str | Path] = [python, "-m", "pip", "install", "-q"]
+                # Not isolated: an editable coro-core is found in the environment and nowhere else.
+                editable = [*install, "--no-build-isolation", "-e"]
+                if core_editable or second_editable:
+                    call(*install, *requires, "editables", env=env)
+                if core_editable:
+                    call(*editable, tree / CORE, env=env)
+                else:
+                    call(*install, "coro-core", env=env)
+                call(python, *strict, check, "core", env=env, cwd=work)
+                if second_editable:
+                    call(*editable, tree / SECOND, env=env)
+                else:
+                    call(*install, "coro-second-distribution", env=env)
+                call(python, *strict, check, "both", env=env, cwd=work)
+                call(python, "-m", "pip", "uninstall", "-q", "-y", "coro-second-distribution", env=env)
+                call(python, *strict, check, "core", env=env, cwd=work)
+    print("second distribution: ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
