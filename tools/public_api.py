@@ -10,6 +10,7 @@ under a second.
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import pkgutil
 import sys
@@ -19,6 +20,11 @@ from pathlib import Path
 
 LIST = Path(__file__).resolve().parents[1] / "packages" / "coro-core" / "public_api.txt"
 PACKAGE = "coro"
+
+# What these hold depends on the system and the Python version: name spaces of the system's socket constants,
+# exceptions named for its error numbers.
+SYSTEM_CONSTANTS = "coro._constants"
+ERRNO_CLASSES = "coro.oserrors"
 
 # Programs to be run, not imported.
 PROGRAMS = {"coro.demo"}
@@ -42,19 +48,27 @@ def attributes(cls: type) -> set[str]:
     return {name for base in cls.__mro__ if ours(base) for name in vars(base) if not name.startswith("_")}
 
 
+def listed(module: types.ModuleType) -> set[str]:
+    """The public names of `module`: its `__all__`, or else what of ours it holds."""
+    found = set(getattr(module, "__all__", ()))
+    if not found or module.__name__ == PACKAGE:
+        # The package itself leaves out of `__all__` what a star import must not bring: names of built-ins.
+        for name, value in vars(module).items():
+            if not name.startswith("_") and not isinstance(value, types.ModuleType) and ours(value):
+                found.add(name)
+    if module.__name__ == ERRNO_CLASSES:
+        found -= set(vars(errno))
+    return found
+
+
 def names(module: types.ModuleType) -> Iterator[str]:
     """The lines for one module."""
-    listed = set(getattr(module, "__all__", ()))
-    for name, value in vars(module).items():
-        # Also what a star import leaves out on purpose, such as names that would hide built-in ones.
-        if not name.startswith("_") and not isinstance(value, types.ModuleType) and ours(value):
-            listed.add(name)
-    for name in sorted(listed):
+    for name in sorted(listed(module)):
         # Raises AttributeError for a name in __all__ that is not there.
         value = getattr(module, name)
         full = f"{module.__name__}.{name}"
         yield full
-        if isinstance(value, type) and ours(value):
+        if isinstance(value, type) and ours(value) and value.__module__ != SYSTEM_CONSTANTS:
             for attribute in sorted(attributes(value)):
                 yield f"{full}.{attribute}"
 

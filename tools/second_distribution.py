@@ -2,15 +2,17 @@
 
 For each of the four combinations a fresh virtual environment gets coro-core alone and is checked, then the
 throw-away distribution of `tests/second-distribution` is added and both are checked, then it is removed and
-coro-core is checked again.  Wheels are built isolated, as an installer does, with a folder of wheels as the
-only index: nobody's upload of a name of ours can get in, and the second build has to find coro-core's .pxd
-files in the wheel.  Editable builds run in a copy of the tree, because they put compiled modules beside the
+coro-core is checked again.  Against an interface version changed on purpose the second distribution must
+refuse to import.  Wheels are built isolated, as an installer does, with a folder of wheels as the only
+index: nobody's upload of a name of ours can get in, and the second build has to find coro-core's .pxd files
+in the wheel.  Editable builds run in a copy of the tree, because they put compiled modules beside the
 sources.  About two minutes; needs the package index once, for the build requirements.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CORE = "packages/coro-core"
 SECOND = "tests/second-distribution"
+
+WHERE = "import coro, os; print(os.path.dirname(coro.__file__))"
 
 
 def call(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> None:
@@ -64,6 +68,26 @@ def clean_environment(wheels: Path) -> dict[str, str]:
 def make_environment(folder: Path) -> Path:
     call(sys.executable, "-m", "venv", folder)
     return folder / "bin" / "python"
+
+
+def check_abi(python: Path, second: Path, env: dict[str, str], cwd: Path) -> None:
+    """Compile the second distribution against a changed interface version: its import must be refused.
+
+    `python` has coro-core installed from a wheel, whose _abi.pxd is changed and stays so.
+    """
+    site = subprocess.run([python, "-c", WHERE], env=env, cwd=cwd, check=True, capture_output=True, text=True)
+    declaration = Path(site.stdout.strip()) / "_abi.pxd"
+    text = declaration.read_text()
+    changed = re.sub(r"CORO_ABI = \d+", "CORO_ABI = 987654", text)
+    if changed == text:
+        sys.exit(f"second distribution: expected a line CORO_ABI = <number> in {declaration}, found none")
+    declaration.write_text(changed)
+    call(python, "-m", "pip", "install", "-q", "--no-build-isolation", "-e", second, env=env)
+    command = [python, "-c", "import coro.second"]
+    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True)
+    if done.returncode == 0 or "987654" not in done.stderr:
+        sys.exit(f"second distribution: expected a refusal of interface version 987654, got {done.stderr!r}")
+    print("    another interface version is refused:", done.stderr.strip().splitlines()[-1])
 
 
 def main() -> int:
@@ -113,6 +137,8 @@ def main() -> int:
                 call(python, *strict, check, "both", env=env, cwd=work)
                 call(python, "-m", "pip", "uninstall", "-q", "-y", "coro-second-distribution", env=env)
                 call(python, *strict, check, "core", env=env, cwd=work)
+                if second_editable and not core_editable:
+                    check_abi(python, tree / SECOND, env, work)
     print("second distribution: ok")
     return 0
 

@@ -40,9 +40,9 @@ def pick(minor: int | None) -> pythons.Python:
 def cmd_c10k(options: argparse.Namespace) -> int:
     """Set up an environment with coro-core and run the ten thousand connections in it."""
     environment = Environment(pick(options.python), "run")
+    where = environment.folder.relative_to(ROOT)
     print(
-        f"setting up {environment.folder.relative_to(ROOT)} with Python {environment.base.full} ...",
-        flush=True,
+        f"setting up {where} with Python {environment.base.full}; a minute or two the first time", flush=True
     )
     environment.prepare(settings()["build"])
     environment.install_core()

@@ -97,8 +97,6 @@ from coro._ticks import (
     get_now,
     get_usec,
     microseconds,
-    ticks_per_sec,
-    ticks_per_usec,
     ticks_to_absolute_secs,
     ticks_to_absolute_time,
     ticks_to_absolute_time_safe,
@@ -148,6 +146,8 @@ def __getattr__(name: str) -> _Any:
     # Read at each access: `from coro import now` would freeze them.
     if name == "now":
         return _scheduler._loop_now()
+    if name in ("ticks_per_sec", "ticks_per_usec"):
+        return getattr(_ticks, name)
     if name == "now_usec":
         return _ticks.ticks_to_absolute_time(_scheduler._loop_now())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

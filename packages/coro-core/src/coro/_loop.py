@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any, Callable
 
-from coro import _reports, _scheduler
+from coro import _reports, _scheduler, _ticks
 from coro._output import print_stderr
 from coro.exceptions import Interrupted
 
@@ -67,6 +67,7 @@ def _run_loop(timeout: float, thread: Any, signals: _Signals | None) -> tuple[st
     global _event_loop_runs
     if _scheduler.coro_is_running():
         _scheduler._loop(timeout)  # raises what is wrong with that
+    _ticks.update_time_relation()
     gc.callbacks.append(_scheduler._note_collection)
     if signals is not None:
         signals.install()

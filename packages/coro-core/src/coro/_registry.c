@@ -7,6 +7,12 @@ coro_registry_entry *coro_registry;
 size_t coro_registry_room;
 size_t coro_registry_count;
 
+static inline size_t
+home_of(uint64_t id, size_t mask)
+{
+    return (size_t)((id * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & mask;
+}
+
 static int
 resize(size_t room)
 {
@@ -17,7 +23,7 @@ resize(size_t room)
     }
     for (i = 0; i < coro_registry_room; i++) {
         if (old[i].id != 0) {
-            size_t at = (size_t)old[i].id & mask;
+            size_t at = home_of(old[i].id, mask);
             while (table[at].id != 0) {
                 at = (at + 1) & mask;
             }
@@ -39,7 +45,7 @@ coro_registry_add(uint64_t id, PyObject *thread)
         return -1;
     }
     mask = coro_registry_room - 1;
-    at = (size_t)id & mask;
+    at = home_of(id, mask);
     while (coro_registry[at].id != 0) {
         at = (at + 1) & mask;
     }
@@ -56,7 +62,7 @@ locate(uint64_t id)
     if (coro_registry_room == 0 || id == 0) {
         return SIZE_MAX;
     }
-    for (at = (size_t)id & mask; coro_registry[at].id != 0; at = (at + 1) & mask) {
+    for (at = home_of(id, mask); coro_registry[at].id != 0; at = (at + 1) & mask) {
         if (coro_registry[at].id == id) {
             return at;
         }
@@ -82,7 +88,7 @@ coro_registry_remove(uint64_t id)
     thread = coro_registry[at].thread;
     coro_registry_count--;
     for (next = (at + 1) & mask; coro_registry[next].id != 0; next = (next + 1) & mask) {
-        size_t home = (size_t)coro_registry[next].id & mask;
+        size_t home = home_of(coro_registry[next].id, mask);
         if (((next - home) & mask) >= ((next - at) & mask)) {
             coro_registry[at] = coro_registry[next];
             at = next;

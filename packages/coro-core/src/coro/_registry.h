@@ -1,7 +1,9 @@
 /* All living threads by id: an open-addressed hash table of object pointers.
 
-   A Python dictionary would cost an int object and an entry, about 100 bytes and 80 ns a thread; ids are consecutive
-   integers, so the low bits are a perfect hash until threads of very different age meet. Each entry owns a reference. */
+   A Python dictionary would cost an int object and an entry, about 100 bytes and 80 ns a thread; this is 16 to 64 bytes
+   and a few nanoseconds. Ids are consecutive integers, so they are scattered by a multiplication: side by side they
+   would form one endless cluster, and removing from it would take time in proportion to the number of threads. Each
+   entry owns a reference. */
 #ifndef CORO_REGISTRY_H
 #define CORO_REGISTRY_H
 

@@ -18,6 +18,7 @@ cdef extern from "_slots.h" nogil:
         coro_slot *slot
         char *copy
         uint32_t size
+        uint32_t capacity
         uint32_t packed
         uint16_t links
         uint16_t flags
@@ -51,28 +52,29 @@ cdef struct coro_link:
 
 
 cdef class coro:
+    # what every switch touches comes first
+    cdef coro_link link
+    cdef uint32_t flags
+    cdef uint32_t attention
+    cdef int kind
+    cdef int ident
+    cdef int no_switch_depth
+    cdef int selfish_left
+    cdef object wake_value
+    cdef object what
     cdef coro_stack stack
     cdef coro_timer timer
-    cdef coro_link link
     cdef uint64_t number
+    cdef int shield_level
+    cdef int refusals
+    cdef int selfish_most
     cdef object function
     cdef object args
     cdef object kwargs
     cdef object label
     cdef object context
-    cdef object wake_value
-    cdef object what
     cdef object outcome
     cdef object extra
-    cdef uint32_t flags
-    cdef uint32_t attention
-    cdef int ident
-    cdef int kind
-    cdef int shield_level
-    cdef int no_switch_depth
-    cdef int refusals
-    cdef int selfish_left
-    cdef int selfish_most
     cdef object __weakref__
 
 

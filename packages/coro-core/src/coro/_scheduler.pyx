@@ -77,12 +77,26 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
+    #include <pthread.h>
+    /* Identity of the calling OS thread, cheaper than asking CPython for the thread state. */
+    static inline void *coro_os_thread(void) {
+    #if defined(__has_builtin)
+    #if __has_builtin(__builtin_thread_pointer)
+        return __builtin_thread_pointer();
+    #else
+        return (void *)pthread_self();
+    #endif
+    #else
+        return (void *)pthread_self();
+    #endif
+    }
     static inline PyObject *coro_context_of(PyThreadState *ts) { return ts->context; }
     static inline int coro_has_weakrefs(PyObject *o) {
         return *(PyObject **)((char *)o + Py_TYPE(o)->tp_weaklistoffset) != NULL;
     }
     """
     PyObject *coro_context_of(PyThreadState *)
+    void *coro_os_thread()
     bint has_weakrefs "coro_has_weakrefs"(PyObject *)
 
 cdef extern from "_switch.h":
@@ -90,6 +104,10 @@ cdef extern from "_switch.h":
     int coro_stack_begin(coro_stack *, void (*)(void *) noexcept, void *)
     int coro_stack_run(PyThreadState *, coro_stack *)
     void coro_stack_park(coro_stack *)
+    void coro_call_thread(PyObject *, PyObject *, PyObject *, PyObject *, coro_stack *, void (*)(PyObject *) noexcept,
+                          int (*)(PyObject *, PyObject *) noexcept)
+    object coro_take_result(PyObject *)
+    void coro_stack_prefetch(coro_stack *)
     bint coro_main_is_traced()
     void coro_inherit_tracing()
     void coro_interp_clear(PyThreadState *)
@@ -168,6 +186,7 @@ cdef enum:
 
 cdef enum:
     SWITCHES_BETWEEN_LOOKS = 256
+    PASSES_BETWEEN_TRIMS = 1024
     MOST_REFUSALS = 100
     SMALLEST_COMPRESSED = 128
 
@@ -178,6 +197,7 @@ cdef coro_clock *ticker = clock()
 
 cdef PyObject *running = NULL          # borrowed; the thread that executes now
 cdef PyThreadState *loop_ts = NULL     # of the OS thread whose loop runs
+cdef void *loop_os_thread = NULL       # that OS thread
 cdef coro_link ready, batch, slicers   # circular, these are their sentinels
 cdef coro_timer_heap timers
 cdef uint64_t last_number = 0
@@ -611,7 +631,7 @@ cdef int track(coro t) noexcept:
 # ---------------------------------------------------------------------------------------------- who may do what
 
 cdef inline int check_os_thread() except -1:
-    if loop_ts != NULL and PyThreadState_Get() != loop_ts:
+    if loop_ts != NULL and coro_os_thread() != loop_os_thread:
         raise WrongThreadError("the event loop runs in another OS thread; from here use coro.post(function, *args), "
                                "which runs the function in a thread of that loop")
     return 0
@@ -638,15 +658,14 @@ cdef coro refuse_switch(PyThreadState *ts):
 
 
 cdef coro running_thread():
-    cdef PyThreadState *ts = PyThreadState_Get()
-    if running != NULL and ts == loop_ts and not (<coro>running).no_switch_depth \
+    if running != NULL and coro_os_thread() == loop_os_thread and not (<coro>running).no_switch_depth \
             and not coro_interp_known.collecting[0]:
         return <coro>running
-    return refuse_switch(ts)
+    return refuse_switch(PyThreadState_Get())
 
 
 cdef inline coro current_thread_or_none():
-    if running != NULL and PyThreadState_Get() == loop_ts:
+    if running != NULL and coro_os_thread() == loop_os_thread:
         return <coro>running
     return None
 
@@ -672,6 +691,7 @@ cdef bint wake(coro t, object value):
         return False
     t.wake_value = value
     enqueue(t)
+    coro_stack_prefetch(&t.stack)
     return True
 
 
@@ -761,9 +781,11 @@ cdef object suspend(coro me, int kind, object what):
     if me.attention:
         attend(me)
     me.kind = kind
-    me.what = what
+    if what is not None:
+        me.what = what
     coro_stack_park(&me.stack)
-    me.what = None
+    if what is not None:
+        me.what = None
     if me.flags & (DELIVER | WAKE_ERROR):
         return resumed(me)
     value = me.wake_value
@@ -1015,7 +1037,7 @@ cdef inline bint caused_by(object exc, timebomb bomb):
 
 cdef coro scope_owner():
     """The running thread, for operations that open a scope but do not block themselves."""
-    if running != NULL and PyThreadState_Get() == loop_ts:
+    if running != NULL and coro_os_thread() == loop_os_thread:
         return <coro>running
     return refuse_switch(PyThreadState_Get())
 
@@ -1129,6 +1151,8 @@ cdef class no_switch:
 
     def __enter__(self):
         cdef coro me = current_thread_or_none()
+        if self.thread is not None:
+            raise RuntimeError("this coro.no_switch is in use already; make a new one for every block")
         if me is not None:
             me.no_switch_depth += 1
             self.thread = me
@@ -1217,7 +1241,7 @@ cdef coro spawn_internal(object fun, tuple args, bint daemon):
 
 def current():
     """The running thread; in main, and outside any loop, a stand-in with id -1 and name 'main/scheduler'."""
-    if running != NULL and PyThreadState_Get() == loop_ts:
+    if running != NULL and coro_os_thread() == loop_os_thread:
         return <coro>running
     return MAIN
 
@@ -1375,7 +1399,7 @@ cdef int pack(coro t) except -1:
     cdef bytes packed
     cdef char *copy
     cdef Py_ssize_t size
-    if t.stack.copy == NULL or t.stack.packed or t.stack.size < SMALLEST_COMPRESSED:
+    if t.stack.packed or t.stack.size < SMALLEST_COMPRESSED:
         return 0
     packed = packer((<char *>t.stack.copy)[:head + t.stack.size])
     size = len(packed)
@@ -1387,6 +1411,7 @@ cdef int pack(coro t) except -1:
     memcpy(copy, <char *>packed, size)
     PyMem_RawFree(t.stack.copy)
     t.stack.copy = copy
+    t.stack.capacity = <uint32_t>size
     t.stack.packed = <uint32_t>size
     return 0
 
@@ -1404,6 +1429,7 @@ cdef int unpack(coro t) except -1:
     memcpy(copy, <char *>plain, total)
     PyMem_RawFree(t.stack.copy)
     t.stack.copy = copy
+    t.stack.capacity = <uint32_t>total
     t.stack.packed = 0
     return 0
 
@@ -1432,31 +1458,36 @@ def compress(thread):
 
 # ---------------------------------------------------------------------------------------------- life of a thread
 
-cdef void run_body(PyObject *thread) noexcept:
-    """Everything a thread does, on its own stack, from its first instruction to the last but one."""
+cdef PyObject *main_thread = NULL      # of run(): its exception is run's affair, not the notifier's
+
+
+cdef void begin_body(PyObject *thread) noexcept:
+    """First thing on a new thread's stack."""
+    if coro_main_is_traced():
+        try:
+            coro_inherit_tracing()
+        except BaseException:
+            notify()
+
+
+cdef int end_body(PyObject *thread, PyObject *result) noexcept:
+    """The function has returned `result`, or raised (NULL): everything a thread does after that, on its own stack."""
     cdef coro me = <coro>thread
-    cdef PyThreadState *ts = loop_ts
-    cdef bint last
     try:
         try:
-            if coro_main_is_traced():
-                coro_inherit_tracing()
-            if me.kwargs is None:
-                me.outcome = me.function(*me.args)
-            else:
-                me.outcome = me.function(*me.args, **me.kwargs)
+            me.outcome = coro_take_result(result)
         except Shutdown as exc:
             me.outcome = exc
             me.flags |= FAILED
         except BaseException as exc:
             me.outcome = exc
             me.flags |= FAILED
-            if <PyObject *>me != main_thread:
+            if thread != main_thread:
                 notify()
         thread_name(me)
         me.function = me.args = me.kwargs = None
         me.attention = 0
-        coro_interp_clear(ts)
+        coro_interp_clear(loop_ts)
     except BaseException:
         # A finaliser or trace function misbehaved while the thread was dying; it dies all the same.
         notify()
@@ -1466,23 +1497,23 @@ cdef void run_body(PyObject *thread) noexcept:
     except MemoryError:
         pass
     unregister(me)
-    # Main will release the last reference; whatever could run user code then has to go now.
-    last = Py_REFCNT(thread) <= 2
-    if last:
+    # Main will release the last reference; whatever could run user code then has to go now. The references counted are
+    # the registry's, which main takes over, and the one of the variable here.
+    if Py_REFCNT(thread) <= 2:
         me.outcome = None
         me.extra = None
         me.wake_value = None
     elif me.outcome is not None and PyObject_IS_GC(<PyObject *>me.outcome):
         track(me)
-
-
-cdef PyObject *main_thread = NULL      # of run(): its exception is run's affair, not the notifier's
+    return 0
 
 
 cdef void thread_entry(void *thread) noexcept:
-    cdef coro_stack *stack = &(<coro><PyObject *>thread).stack
-    run_body(<PyObject *>thread)
-    coro_stack_park(stack)
+    """The base of a thread's stack. Deals in bare pointers and calls the rest out of line, because its frame is part of
+    what is copied for every parked thread."""
+    coro_call_thread(<PyObject *>thread, <PyObject *>(<coro><PyObject *>thread).function,
+                     <PyObject *>(<coro><PyObject *>thread).args, <PyObject *>(<coro><PyObject *>thread).kwargs,
+                     &(<coro><PyObject *>thread).stack, begin_body, end_body)
 
 
 cdef int notify() noexcept:
@@ -1708,6 +1739,8 @@ cdef int drain(PyThreadState *ts) except -1:
         list_unlink(link)
         t = <coro>link.thread
         t.flags &= ~<uint32_t>SCHEDULED
+        if not list_empty(&batch):
+            coro_stack_prefetch(&(<coro>batch.next.thread).stack)
         run_slice(t, ts)
         count += 1
         if count >= SWITCHES_BETWEEN_LOOKS:
@@ -1811,7 +1844,7 @@ def _loop(double longest, thread=None):
 
     ``longest`` is the most seconds that one poll may wait; ``thread`` is run()'s main thread, whose end ends the loop.
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
-    global loop_ts, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
+    global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
     global latency_limit, main_thread, deadlock_reported, n_passes, n_polls
     cdef PyThreadState *ts = PyThreadState_Get()
     cdef int64_t longest_ns = CORO_TICKS_FOREVER if longest > 4e9 else <int64_t>(longest * 1e9)
@@ -1831,6 +1864,7 @@ def _loop(double longest, thread=None):
     drain_budget = coro_from_seconds(ticker, 0.010)
     latency_limit = coro_from_seconds(ticker, 0.2 * latency_factor) if latency_factor else CORO_TICKS_FOREVER
     loop_ts = ts
+    loop_os_thread = coro_os_thread()
     ending = NOT_ENDING
     posts_state = 1
     deadlock_reported = False
@@ -1888,6 +1922,8 @@ def _loop(double longest, thread=None):
                         begin_ending(ts)
                         continue
                 coro_slots_trim()
+            elif n_passes % PASSES_BETWEEN_TRIMS == 0:
+                coro_slots_trim()
             n_polls += 1
             the_poller.poll(wait)
     finally:
@@ -1898,6 +1934,7 @@ def _loop(double longest, thread=None):
                 finish_now(ts)
         finally:
             loop_ts = NULL
+            loop_os_thread = NULL
             main_thread = NULL
             posts_state = 2
             posts.clear()
@@ -2145,21 +2182,34 @@ cdef const char *guard_names(void *slot, unsigned long long *number) noexcept no
     number[0] = 0
     if running == NULL:
         return NULL
-    number[0] = (<coro>running).number
-    return ascii_name(<void *>(<coro>running).label)
+    number[0] = thread_number(running)
+    return thread_ascii_name(running)
 
 
 cdef extern from *:
     """
-    static const char *coro_ascii_name(void *name) {
-        PyObject *text = (PyObject *)name;
+    static const char *coro_ascii(PyObject *text) {
         if (text != NULL && PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
             return (const char *)((PyASCIIObject *)text + 1);
         }
         return NULL;
     }
+    #define coro_thread_number(t) (((struct __pyx_obj_4coro_10_scheduler_coro *)(t))->number)
+    static const char *coro_thread_ascii_name(PyObject *label, PyObject *function) {
+        if (function != NULL && PyMethod_Check(function)) {
+            function = PyMethod_GET_FUNCTION(function);
+        }
+        if (label == Py_None && function != NULL && PyFunction_Check(function)) {
+            label = ((PyFunctionObject *)function)->func_qualname;
+        }
+        return coro_ascii(label);
+    }
+    #define coro_thread_label(t) \\
+        coro_thread_ascii_name(((struct __pyx_obj_4coro_10_scheduler_coro *)(t))->label, \\
+                               ((struct __pyx_obj_4coro_10_scheduler_coro *)(t))->function)
     """
-    const char *ascii_name "coro_ascii_name"(void *) noexcept nogil
+    unsigned long long thread_number "coro_thread_number"(PyObject *) noexcept nogil
+    const char *thread_ascii_name "coro_thread_label"(PyObject *) noexcept nogil
 
 
 def abi_version():

@@ -23,7 +23,7 @@ enum {
     LARGE_SLICE = 16 * 1024,
     EXCURSION = 256 * 1024,
     LINKS_AT_ONCE = 8,
-    BETWEEN_TRIMS = 64,
+    SPARE_ROOM = 128,         /* a kept buffer may be this much larger than what it has to hold */
 };
 
 coro_slot *coro_slots;
@@ -117,6 +117,22 @@ coro_slots_choose(void)
     return best;
 }
 
+/* A buffer of (nearly) exactly `size` bytes for a thread's copy: the one of its last evacuation if that fits. */
+static inline char *
+room_for(coro_stack *stack, size_t size)
+{
+    if (stack->capacity < size || stack->capacity > size + SPARE_ROOM) {
+        PyMem_RawFree(stack->copy);
+        stack->capacity = 0;
+        stack->copy = PyMem_RawMalloc(size);
+        if (stack->copy == NULL) {
+            return NULL;
+        }
+        stack->capacity = (uint32_t)size;
+    }
+    return stack->copy;
+}
+
 /* The bytes of a parked thread begin a little below sp where the ABI grants leaf functions a red zone; nobody uses it
    across a call, so sp is the exact limit. */
 int
@@ -132,7 +148,7 @@ coro_slots_evacuate(coro_slot *slot)
 
     links = coro_interp_bypass(frame, sp, slot->top, few, LINKS_AT_ONCE);
     head = (size_t)links * sizeof(*few);
-    copy = links > UINT16_MAX ? NULL : PyMem_RawMalloc(head + size);
+    copy = links > UINT16_MAX ? NULL : room_for(owner, head + size);
     if (links > LINKS_AT_ONCE) {
         if (copy == NULL) {
             return -1; /* nothing was rerouted yet */
@@ -152,7 +168,6 @@ coro_slots_evacuate(coro_slot *slot)
 #if defined(CORO_VALGRIND)
     VALGRIND_ENABLE_ERROR_REPORTING;
 #endif
-    owner->copy = copy;
     owner->size = (uint32_t)size;
     owner->links = (uint16_t)links;
     owner->packed = 0;
@@ -179,8 +194,6 @@ coro_slots_restore(coro_stack *stack)
     coro_interp_relink((const coro_interp_link *)stack->copy, stack->links);
     coro_slot_counted.restorations++;
     coro_slot_counted.restored_bytes += stack->size;
-    PyMem_RawFree(stack->copy);
-    stack->copy = NULL;
     stack->size = 0;
     stack->links = 0;
 }
@@ -200,7 +213,7 @@ coro_slots_leave(coro_stack *stack, int abandoned)
     }
     PyMem_RawFree(stack->copy);
     stack->copy = NULL;
-    stack->size = stack->packed = 0;
+    stack->size = stack->packed = stack->capacity = 0;
     stack->links = 0;
     stack->slot = NULL;
     slot->threads--;
@@ -239,7 +252,7 @@ coro_slots_frame(const coro_stack *stack)
     if (stack->slot == NULL) {
         return NULL;
     }
-    if (stack->copy != NULL) {
+    if (stack->size != 0) {
         now = stack->copy + (size_t)stack->links * sizeof(coro_interp_link);
     }
     return coro_interp_top_frame(&stack->interp, sp, stack->slot->top, now);

@@ -43,8 +43,10 @@ typedef struct {
 typedef struct coro_stack {
     void *sp;                  /* of the parked stack */
     coro_slot *slot;           /* NULL until the thread first runs */
-    char *copy;                /* links, then the bytes sp..top; NULL while the thread is in place */
-    uint32_t size;             /* of those bytes, uncompressed */
+    char *copy;                /* links, then the bytes sp..top, when the thread is evacuated; a thread in place keeps
+                                  the buffer for its next evacuation */
+    uint32_t size;             /* of those bytes, uncompressed; 0 while the thread is in place */
+    uint32_t capacity;         /* of `copy` */
     uint32_t packed;           /* size of `copy` in compressed form, 0 when it is plain */
     uint16_t links;
     uint16_t flags;
@@ -105,7 +107,7 @@ coro_slots_place(coro_stack *stack)
         return -1;
     }
     slot->owner = stack;
-    if (stack->copy != NULL) {
+    if (stack->size != 0) {
         coro_slots_restore(stack);
     }
     return 0;

@@ -504,6 +504,9 @@ def _sendfile(sock s, file, offset, count):
             fd = file.fileno()
         except (AttributeError, OSError, ValueError):
             fd = -1
+            if not hasattr(file, "read"):
+                raise TypeError("a file to send is a descriptor, or an object with fileno() or read(), not "
+                                f"{type(file).__name__}: {file!r}") from None
     s.check()
     try:
         s.begin_send(me)

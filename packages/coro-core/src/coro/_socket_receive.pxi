@@ -399,7 +399,7 @@ cdef class _receiver(_descriptor):
                     ancillary.append((c.cmsg_level, c.cmsg_type,
                                       PyBytes_FromStringAndSize(<char *>CMSG_DATA(c), size)))
                     c = CMSG_NXTHDR(&msg, c)
-                return (data if r == n else data[:r], ancillary, msg.msg_flags,
+                return (data if r == n else data[:r], ancillary, msg.msg_flags & ~MSG_CMSG_CLOEXEC,
                         _format(&sa, msg.msg_namelen) if msg.msg_namelen else None)
             except BaseException:
                 # nobody will ever see these numbers

@@ -454,6 +454,11 @@ cdef class sock(_receiver):
         if c_connect(self.fd, <sockaddr *>&sa, length) == 0:
             return 0
         e = errno
+        if e == ECONNABORTED:
+            # Linux reports the end of an earlier attempt (whose error SO_ERROR gave us) once more before it begins a new one
+            if c_connect(self.fd, <sockaddr *>&sa, length) == 0:
+                return 0
+            e = errno
         if e == EINPROGRESS or e == EALREADY or e == EINTR or e == EAGAIN:
             return e
         raise _error(e)

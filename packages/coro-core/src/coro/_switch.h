@@ -83,6 +83,41 @@ coro_stack_park(coro_stack *s)
     coro_swap(&s->sp, coro_main_sp);
 }
 
+/* The base frame of every thread: call its function, then end(), then park for good. Nothing is kept here across the
+   call but two pointers. */
+static inline void
+coro_call_thread(PyObject *thread, PyObject *function, PyObject *args, PyObject *kwargs, coro_stack *stack,
+                 void (*begin)(PyObject *), int (*end)(PyObject *, PyObject *))
+{
+    begin(thread);
+    end(thread, PyObject_Call(function, args, kwargs == Py_None ? NULL : kwargs));
+    (void)stack;
+    coro_stack_park(stack);
+}
+
+static inline PyObject *
+coro_take_result(PyObject *result)
+{
+    return result;
+}
+
+/* The thread will run soon: begin to fetch what its restoration and its innermost frames will touch. */
+static inline void
+coro_stack_prefetch(const coro_stack *s)
+{
+    if (s->size != 0) {
+        const char *copy = s->copy, *end = copy + (s->size < 1024 ? s->size : 1024);
+        const char *frames = (const char *)s->interp.stack_top;
+        for (; copy < end; copy += 64) {
+            __builtin_prefetch(copy);
+        }
+        __builtin_prefetch(frames - 64);
+        __builtin_prefetch(frames - 128);
+        __builtin_prefetch(frames - 192);
+        __builtin_prefetch(frames - 256);
+    }
+}
+
 /* What main traced with before the loop began (sys.settrace, sys.setprofile), for threads to inherit. */
 static inline int
 coro_main_is_traced(void)

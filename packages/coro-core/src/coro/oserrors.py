@@ -14,7 +14,7 @@ are bound to the same class.  The sockets raise these classes, by way of `make()
 `raise oserrors.EPIPE` and `raise oserrors.EPIPE("while sending the header")` fill in the number, and the
 text where none is given.
 
-Cost: all names of `errno` (some 130 on Linux) become classes at import, about 2 ms and 200 KiB, once; making
+Cost: all names of `errno` (some 130 on Linux) become classes at import, about 2 ms and 220 KiB, once; making
 an exception through `make()` takes half a microsecond.  Rejected: classes made when first asked for (a
 misspelt name in an `except` clause would come to light only when an exception arrives there), and one class
 that compares numbers (`except` looks at the MRO and never calls `__instancecheck__`).
