@@ -83,7 +83,7 @@ def check_abi(python: Path, second: Path, env: dict[str, str], cwd: Path) -> Non
         sys.exit(f"second distribution: expected a line CORO_ABI = <number> in {declaration}, found none")
     declaration.write_text(changed)
     call(python, "-m", "pip", "install", "-q", "--no-build-isolation", "-e", second, env=env)
-    command = [python, "-c", "import coro.second"]
+    command: list[str | Path] = [python, "-c", "import coro.second"]
     done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True)
     if done.returncode == 0 or "987654" not in done.stderr:
         sys.exit(f"second distribution: expected a refusal of interface version 987654, got {done.stderr!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 
 from tools.dev import provision, pythons, suite
@@ -145,6 +146,8 @@ def main(arguments: list[str]) -> int:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     # tox wants its "--": what follows is for the commands it runs.
     options.arguments = rest if options.run is cmd_tox else [a for a in rest if a != "--"]
+    # Ended from outside is like Ctrl-C: what was started is ended too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(options.run(options))
     except (StepFailed, provision.ProvisionError) as e:

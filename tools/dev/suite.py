@@ -25,6 +25,9 @@ from tools.dev.pythons import Python
 
 _print_lock = threading.Lock()
 
+# The runs going on; an interrupted command must not leave them behind.
+_children: set[subprocess.Popen[str]] = set()
+
 
 @dataclasses.dataclass
 class Result:
@@ -51,6 +54,12 @@ def say(python: Python, text: str) -> None:
         print(f"{python.short} | {text}", flush=True)
 
 
+def kill_group(child: subprocess.Popen[str]) -> None:
+    """Kill `child` with whatever it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
 def stream(python: Python, command: list[str | Path], log: Path, limit: float) -> int:
     """Run `command`, copying its output to the terminal and `log`; returns its exit status.
 
@@ -72,22 +81,27 @@ def stream(python: Python, command: list[str | Path], log: Path, limit: float) -
             errors="replace",
             start_new_session=True,
         )
+        _children.add(child)
 
-        def kill() -> None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-
-        timer = threading.Timer(limit, kill)
-        timer.start()
-        try:
+        def relay() -> None:
             assert child.stdout is not None
             for line in child.stdout:
                 copy.write(line)
                 say(python, line.rstrip())
+
+        reader = threading.Thread(target=relay, daemon=True)
+        reader.start()
+        try:
+            return child.wait(limit)
+        except subprocess.TimeoutExpired:
+            say(python, f"still running after {limit / 60:.0f} minutes: killed")
+            kill_group(child)
             return child.wait()
         finally:
-            timer.cancel()
-            kill()
+            kill_group(child)  # servers a test left behind
+            _children.discard(child)
+            # A process that left the group may hold the pipe open for ever; what it prints is not wanted.
+            reader.join(5)
 
 
 def count(report: Path, result: Result) -> None:
@@ -134,14 +148,21 @@ def run_one(python: Python, arguments: list[str], limit: float) -> Result:
     except StepFailed as e:
         result.problem = str(e)
         say(python, f"FAILED: {e}")
+    if result.problem:
+        result.failed += 1  # so that the sum shows it
     result.seconds = time.monotonic() - start
     return result
 
 
 def run(pythons: list[Python], arguments: list[str], jobs: int, limit: float) -> list[Result]:
     """Run the suite on each of `pythons`, `jobs` at a time; `limit` in seconds for each."""
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+    pool = concurrent.futures.ThreadPoolExecutor(jobs)
+    try:
         return list(pool.map(lambda python: run_one(python, arguments, limit), pythons))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in list(_children):
+            kill_group(child)
 
 
 def summary(results: list[Result]) -> str:

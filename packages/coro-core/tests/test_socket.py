@@ -1,4 +1,4 @@
-"""The class sock apart from moving data: making, adopting and closing descriptors, addresses, options, misuse."""
+"""The class sock apart from moving data: making and adopting descriptors, addresses, options, misuse."""
 
 import _socket
 import copy
@@ -12,8 +12,9 @@ import pickle
 import socket
 import threading
 
-import coro
 import pytest
+
+import coro
 from coro import oserrors
 
 
@@ -264,8 +265,8 @@ def test_constants_agree_with_the_standard_library():
     assert coro.SOCK.DGRAM == socket.SOCK_DGRAM
     assert (coro.SHUT.RD, coro.SHUT.WR, coro.SHUT.RDWR) == (socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR)
     assert coro.SOL.SOCKET == socket.SOL_SOCKET
-    names = "DEBUG REUSEADDR REUSEPORT KEEPALIVE DONTROUTE LINGER BROADCAST OOBINLINE SNDBUF RCVBUF SNDLOWAT RCVLOWAT \
-             SNDTIMEO RCVTIMEO TYPE ERROR"
+    names = "DEBUG REUSEADDR REUSEPORT KEEPALIVE DONTROUTE LINGER BROADCAST OOBINLINE SNDBUF RCVBUF SNDLOWAT \
+             RCVLOWAT SNDTIMEO RCVTIMEO TYPE ERROR"
     for name in names.split():
         assert getattr(coro.SO, name) == getattr(socket, "SO_" + name)
     assert "REUSEADDR" in list(coro.SO)
@@ -508,8 +509,8 @@ def test_names_of_a_closed_sock():
     s.set_reuse_addr()
 
 
-BLOCKING_CALLS = [c for c in CLOSED_CALLS if c[0] not in ("bind", "listen", "shutdown", "setsockopt", "getsockopt", "dup",
-                                                          "detach", "makefile")]
+NEVER_BLOCK = ("bind", "listen", "shutdown", "setsockopt", "getsockopt", "dup", "detach", "makefile")
+BLOCKING_CALLS = [c for c in CLOSED_CALLS if c[0] not in NEVER_BLOCK]
 
 
 @pytest.mark.parametrize("call", BLOCKING_CALLS, ids=lambda c: c[0])

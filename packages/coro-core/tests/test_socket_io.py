@@ -1,4 +1,4 @@
-"""The class sock moving data: between its own kind and with blocking peers of the standard library in OS threads."""
+"""The class sock moving data: among its own kind and with blocking peers of the standard library."""
 
 import array
 import contextlib
@@ -14,8 +14,9 @@ import struct
 import threading
 import tty
 
-import coro
 import pytest
+
+import coro
 from coro import oserrors
 
 
@@ -354,7 +355,8 @@ def test_readv(selfish, pause):
             a.close()
 
 
-WRITEV_TABLE = [[], [0], [1], [3, 5, 7], [0, 4, 0, 4, 0], [1] * 500, [100_000], [50_000, 1, 0, 120_000, 3], [7919] * 130]
+WRITEV_TABLE = [[], [0], [1], [3, 5, 7], [0, 4, 0, 4, 0], [1] * 500, [100_000], [50_000, 1, 0, 120_000, 3]]
+WRITEV_TABLE.append([7919] * 130)
 
 
 @pytest.mark.parametrize("small", [False, True])
@@ -364,8 +366,8 @@ WRITEV_TABLE = [[], [0], [1], [3, 5, 7], [0, 4, 0, 4, 0], [1] * 500, [100_000], 
 def test_writev(make, selfish, small):
     for sizes in WRITEV_TABLE:
         total = sum(sizes)
-        if small and total > 200_000:
-            continue
+        if small and total > (2000 if make is tcp_pair else 200_000):
+            continue                                    # TCP waits for its own timers when windows are tiny
         a, b = make()
         if small:
             small_buffers(a, b)
@@ -994,9 +996,17 @@ def test_writing_to_a_pipe_without_reader():
         t.join()
 
 
+@pytest.fixture
+def terminals():
+    try:
+        return pty.openpty()
+    except OSError as e:
+        pytest.skip(f"no terminals here: {e}")
+
+
 @in_loop
-def test_terminals():
-    main_end, terminal = pty.openpty()
+def test_terminals(terminals):
+    main_end, terminal = terminals
     tty.setraw(terminal)
     a, b = coro.fd_sock(main_end), coro.fd_sock(terminal)
     t = coro.spawn(lambda: a.write(b"typed"))
@@ -1181,7 +1191,6 @@ def no_descriptors_left():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["accept", "accept_many"])
 @in_loop
 def test_accept_without_descriptors_left(method, monkeypatch):
@@ -1193,7 +1202,7 @@ def test_accept_without_descriptors_left(method, monkeypatch):
         clients = [socket.create_connection(s.getsockname()) for _ in range(2)]
         conns = []
         with pytest.raises(coro.TimeoutError):
-            coro.with_timeout(0, coro.socketpair()[0].recv, 1)           # the poller has its descriptors now
+            coro.with_timeout(0.001, listener().accept)                   # the poller has its descriptors now
 
         def take():
             while len(conns) < 2:
@@ -1351,7 +1360,8 @@ def resolver(r):
 
 @in_loop
 def test_connect_tries_all_addresses():
-    with listener(address=("127.0.0.3", 0)) as server, resolver(Fixed(many=["127.0.0.1", "127.0.0.2", "127.0.0.3"])) as r:
+    fixed = Fixed(many=["127.0.0.1", "127.0.0.2", "127.0.0.3"])
+    with listener(address=("127.0.0.3", 0)) as server, resolver(fixed) as r:
         port = server.getsockname()[1]
         with coro.tcp_sock() as s:
             s.connect(("many", port))

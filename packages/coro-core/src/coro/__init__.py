@@ -120,7 +120,7 @@ from coro.exceptions import (
     YieldFromMain,
 )
 from coro.exceptions import ResolverNameError as NameError
-from coro.exceptions import TimeoutError
+from coro.exceptions import TimeoutError as TimeoutError
 from coro.offload import in_thread
 from coro.resolver import dummy_resolver, get_resolver, set_resolver
 from coro.tb import traceback_data

@@ -1,5 +1,5 @@
-# Socket addresses between Python and the kernel: part of _socket.pyx (included there; a module of its own would only
-# add a call across a module wall per datagram).
+# Socket addresses between Python and the kernel: part of _socket.pyx (included there; a module of its own
+# would only add a call across a module wall per datagram).
 #
 #   INET    (host, port)                       host '' or None: any address; '<broadcast>'
 #   INET6   (host, port[, flowinfo[, scope]])  '%zone' behind the host is looked up with if_nametoindex(3);
@@ -44,7 +44,8 @@ cdef str _host(object value):
 cdef int _check_tuple(object address, int domain) except -1:
     cdef Py_ssize_t n
     if not isinstance(address, tuple):
-        raise TypeError(f"an address of this socket is a tuple (host, port), not {type(address).__name__}: {address!r}")
+        raise TypeError(f"an address of this socket is a tuple (host, port), "
+                        f"not {type(address).__name__}: {address!r}")
     n = len(address)
     if n != 2 and (domain == AF_INET or not 2 <= n <= 4):
         want = "(host, port)" if domain == AF_INET else "(host, port[, flowinfo[, scope_id]])"
@@ -53,7 +54,7 @@ cdef int _check_tuple(object address, int domain) except -1:
 
 
 cdef bint _is_literal(int domain, str host) except -1:
-    """Is `host` an address rather than a name, for a socket of this domain?  The other family's literal raises."""
+    """Is `host` an address, not a name, for a socket of this domain?  The other family's literal raises."""
     cdef unsigned char raw[16]
     cdef str bare
     if not host or (domain == AF_INET and host == "<broadcast>"):
@@ -69,7 +70,7 @@ cdef bint _is_literal(int domain, str host) except -1:
     six = not four and inet_pton(AF_INET6, text, raw) == 1
     if domain == AF_INET:
         if six:
-            raise ValueError(f"an IPv4 socket cannot use the IPv6 address {host!r}: make the socket with AF.INET6")
+            raise ValueError(f"an IPv4 socket cannot use the IPv6 address {host!r}: make it with AF.INET6")
         return four and bare is host
     if four:
         raise ValueError(f"an IPv6 socket cannot use the IPv4 address {host!r}: write it as '::ffff:{host}'")
@@ -106,7 +107,7 @@ cdef socklen_t _parse(int domain, object address, sockaddr_storage *out) except 
             in4.sin_addr.s_addr = 0xffffffff
         elif host:
             if not _is_literal(domain, host) or inet_pton(AF_INET, host.encode("ascii"), &in4.sin_addr) != 1:
-                raise ValueError(f"{host!r} is not a numeric IPv4 address; names are resolved by connect() only")
+                raise ValueError(f"{host!r} is not a numeric IPv4 address; only connect() resolves names")
         return sizeof(sockaddr_in)
     if domain == AF_INET6:
         _check_tuple(address, domain)
@@ -126,7 +127,7 @@ cdef socklen_t _parse(int domain, object address, sockaddr_storage *out) except 
             in6.sin6_scope_id = scope
         if host:
             if not _is_literal(domain, host):
-                raise ValueError(f"{host!r} is not a numeric IPv6 address; names are resolved by connect() only")
+                raise ValueError(f"{host!r} is not a numeric IPv6 address; only connect() resolves names")
             bare, percent, zone = host.partition("%")
             inet_pton(AF_INET6, bare.encode("ascii"), &in6.sin6_addr)
             if percent:
@@ -140,18 +141,18 @@ cdef socklen_t _parse(int domain, object address, sockaddr_storage *out) except 
         p = path
         if n and p[0] == 0:
             if n > room:
-                raise ValueError(f"an abstract UNIX name has at most {room} bytes with its leading NUL, not {n}")
+                raise ValueError(f"an abstract UNIX name has at most {room} bytes with its NUL, not {n}")
             memcpy(un.sun_path, p, n)
             return SUN_PATH_OFFSET + n
         if n > room - 2:
-            raise ValueError(f"the path of a UNIX socket has at most {room - 2} bytes, not {n}: use a shorter one, "
-                             "or a relative one")
+            raise ValueError(f"the path of a UNIX socket has at most {room - 2} bytes, not {n}: "
+                             "use a shorter one, or a relative one")
         if b"\0" in path:
             raise ValueError(f"the path of a UNIX socket cannot contain a NUL byte: {path!r}")
         memcpy(un.sun_path, p, n)
         # no path at all asks Linux for an abstract name of its own choice (unix(7), "autobind")
         return SUN_PATH_OFFSET + (n + 1 if n else 0)
-    raise ValueError(f"a descriptor of domain {domain} has no addresses here (AF.INET, AF.INET6 and AF.UNIX have)")
+    raise ValueError(f"a descriptor of domain {domain} has no addresses (AF.INET, AF.INET6 and AF.UNIX have)")
 
 
 cdef uint32_t _zone(str zone, str host) except? 0:

@@ -1,9 +1,10 @@
 """The name spaces AF, PF, SOCK, SHUT, SOL, SO and MSG: the socket constants of this system under short names.
 
-They are made from the names of the standard library's C module, so that ``SO.REUSEPORT`` exists exactly where the system has
-``SO_REUSEPORT``; members are ints and interchangeable with the standard library's.  AF, SOCK and SHUT are enumerations, because
-their members are shown to people; the others, like the standard library's, are plain numbers, which are thirty times cheaper
-to make.  Rejected: importing ``socket`` itself, which costs several milliseconds.
+They are made from the names of the standard library's C module, so that ``SO.REUSEPORT`` exists exactly where
+the system has ``SO_REUSEPORT``; members are ints and interchangeable with the standard library's.  AF, SOCK
+and SHUT are enumerations, because their members are shown to people; the others, like the standard library's,
+are plain numbers, which are thirty times cheaper to make.  Rejected: importing ``socket`` itself, which costs
+several milliseconds.
 """
 
 import _socket
@@ -22,10 +23,11 @@ def _names(prefix: str, **more: int) -> dict[str, int]:
 _families = _names("AF_")
 _families["LOCAL"] = _families["UNIX"]
 
-AF: Any = IntEnum("AF", _families, module=__name__)
+_enum: Any = IntEnum
+AF: Any = _enum("AF", _families, module=__name__)
 PF: Any = AF
-SOCK: Any = IntEnum("SOCK", _names("SOCK_"), module=__name__)
-SHUT: Any = IntEnum("SHUT", {"RD": 0, "WR": 1, "RDWR": 2}, module=__name__)
+SOCK: Any = _enum("SOCK", _names("SOCK_"), module=__name__)
+SHUT: Any = _enum("SHUT", {"RD": 0, "WR": 1, "RDWR": 2}, module=__name__)
 
 
 class _Names(type):

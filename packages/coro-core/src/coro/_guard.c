@@ -55,8 +55,11 @@ on_fault(int signum, siginfo_t *info, void *context)
             "Current thread (most recent call first):\n");
         coro_interp_dump(STDERR_FILENO, dump_state);
     }
-    /* Let the earlier action see the fault: it happens again as soon as this handler returns. */
+    /* Let the earlier action see the fault: it happens again as soon as this handler returns, unless it was sent. */
     sigaction(signum, before, NULL);
+    if (info->si_code <= 0) {
+        raise(signum);
+    }
 }
 
 int

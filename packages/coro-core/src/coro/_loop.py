@@ -8,6 +8,7 @@ signal, ends every thread in order.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 import threading
@@ -73,11 +74,12 @@ def _run_loop(timeout: float, thread: Any, signals: _Signals | None) -> tuple[st
         signals.install()
     _event_loop_runs = True
     try:
-        return _scheduler._loop(timeout, thread)  # type: ignore[no-any-return]
+        return _scheduler._loop(timeout, thread)
     finally:
         _event_loop_runs = False
         if signals is not None:
             signals.restore()
+        _scheduler._discard_exit()  # a signal that came after the loop's last look ends no later loop
         if _scheduler._note_collection in gc.callbacks:
             gc.callbacks.remove(_scheduler._note_collection)
         _reports.report_refused()
@@ -122,7 +124,7 @@ def run(main: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     if _scheduler.coro_is_running():
         _scheduler._loop(30.0)  # raises what is wrong with that
     signals = _Signals()
-    thread = _scheduler.spawn(main, *args, **kwargs)
+    thread = _scheduler._spawn_main(main, args, kwargs)
     try:
         reason, code = _run_loop(30.0, thread, signals)
         if signals.interrupted:
@@ -138,3 +140,6 @@ def run(main: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return thread.result
     finally:
         del thread
+
+
+os.register_at_fork(after_in_child=_scheduler._after_fork_in_child)

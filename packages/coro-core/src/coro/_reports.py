@@ -50,7 +50,13 @@ def where(co: Any) -> str:
 
 def where_all() -> dict[int, tuple[str, Any, str]]:
     """``{id: (name, thread, where)}`` for every registered thread."""
-    return {t.id: (t.name, t, where(t)) for t in _scheduler._all_threads()}
+    found = {}
+    for t in _scheduler._all_threads():
+        frame = t.get_frame()
+        if frame is not None and t is _scheduler.current():
+            frame = frame.f_back  # this function is not where the caller is
+        found[t.id] = (t.name, t, "[]" if frame is None else tb.stack_string(frame))
+    return found
 
 
 def default_exception_notifier() -> None:

@@ -128,6 +128,7 @@ cdef extern from "_switch.h":
     int coro_slot_count
     size_t coro_slot_size
     int coro_slots_map(int, size_t)
+    coro_slot *coro_slots_choose()
     int coro_slots_evacuate(coro_slot *)
     void coro_slots_leave(coro_stack *, int)
     void coro_slots_trim()
@@ -188,6 +189,7 @@ cdef enum:
     SWITCHES_BETWEEN_LOOKS = 256
     PASSES_BETWEEN_TRIMS = 1024
     MOST_REFUSALS = 100
+    DEADLOCK_LOOK_NS = 1000000000
     SMALLEST_COMPRESSED = 128
 
 cdef int DEFAULT_SLOTS = 64 if sizeof(void *) > 4 else 16
@@ -215,7 +217,8 @@ cdef unsigned long collecting_in = 0   # the OS thread that the cyclic collector
 cdef int ending = NOT_ENDING
 cdef bint exit_wanted = False
 cdef object wanted_code = 0
-cdef double exit_grace = 5.0
+cdef double DEFAULT_GRACE = 5.0
+cdef double exit_grace = DEFAULT_GRACE
 cdef int64_t exit_deadline = 0
 cdef object posts = deque()
 cdef int posts_state = 0               # 0: no loop yet, 1: a loop runs, 2: it has ended
@@ -499,15 +502,16 @@ cdef class coro:
         self.raise_exception(exc, force=False)
 
     def join(self):
-        """Wait until the thread has ended; returns None. Any number of threads may wait. RuntimeError when a thread
+        """Wait until the thread has ended; returns None. Any number of threads may wait. AssertionError when a thread
         waits for itself; a thread that is never started never ends."""
         cdef coro me
         cdef Extra extra
+        check_os_thread()
         if self.flags & DEAD:
             return
         me = running_thread()
         if me is self:
-            raise RuntimeError("a thread cannot wait for its own end")
+            raise AssertionError("a thread cannot wait for its own end: join() was called on the running thread")
         extra = extra_of(self)
         if extra.joiners is None:
             extra.joiners = []
@@ -616,6 +620,9 @@ cdef inline void unregister(coro t) noexcept:
 cdef int start_thread(coro t) except -1:
     if ending != NOT_ENDING:
         raise LoopError("the event loop is ending: no thread can be started any more")
+    if t.number == 0:
+        raise TypeError("this object was not made by coro.spawn(function, ...) or coro.new(function, ...): "
+                        "it has nothing to run")
     register(t)
     t.flags |= SCHEDULED
     list_append(&ready, &t.link)
@@ -747,7 +754,7 @@ cdef object resumed(coro me):
             extra.shutdown = None
             extra.exceptions = None
             me.attention &= ~<uint32_t>(ATTEND_SHUTDOWN | ATTEND_USER)
-            raise exc
+            raise fresh(exc)
         if me.attention & ATTEND_USER:
             exc = extra.exceptions.pop(0)
             if not extra.exceptions:
@@ -867,14 +874,17 @@ cdef int urge(coro t) except -1:
 
 cdef int send_exception(coro t, object exc) except -1:
     cdef Extra extra = extra_of(t)
+    dropped = None
     if isinstance(exc, Shutdown) or (isinstance(exc, type) and issubclass(exc, Shutdown)):
+        dropped = (extra.shutdown, extra.exceptions)
         extra.shutdown = exc
-        extra.exceptions = None
-        t.attention = (t.attention & ~<uint32_t>ATTEND_USER) | ATTEND_SHUTDOWN
+        t.attention |= ATTEND_SHUTDOWN
         if t.shield_level:
-            return 0
+            return 0            # it waits; users' exceptions are delivered inside the shield as ever
+        extra.exceptions = None
+        t.attention &= ~<uint32_t>ATTEND_USER
     else:
-        if t.attention & ATTEND_SHUTDOWN:
+        if t.attention & ATTEND_SHUTDOWN and not t.shield_level:
             return 0
         if extra.exceptions is None:
             extra.exceptions = []
@@ -891,6 +901,14 @@ cdef int shut_down(coro t) except -1:
     return send_exception(t, Shutdown)
 
 
+cdef tuple take_call(coro t):
+    """What the thread was to call, for the caller to release: an attribute that is overwritten is released while it
+    can still be seen, and a finaliser that looks would get an object that is going away."""
+    call = (t.function, t.args, t.kwargs, t.context)
+    t.function = t.args = t.kwargs = t.context = None
+    return call
+
+
 cdef int cancel(coro t) except -1:
     """End a thread that has not run. What it holds may run finalisers when released, which main must not do."""
     cdef bint registered = (t.flags & REGISTERED) != 0
@@ -899,9 +917,9 @@ cdef int cancel(coro t) except -1:
         t.flags &= ~<uint32_t>SCHEDULED
     t.flags |= DEAD
     thread_name(t)
+    call = take_call(t)
     if running == NULL and loop_ts != NULL:
-        drop_later((t.function, t.args, t.kwargs, t.context, t))
-    t.function = t.args = t.kwargs = t.context = None
+        drop_later((call, t))
     wake_joiners(t)
     if registered:
         unregister(t)
@@ -998,10 +1016,9 @@ cdef int64_t deadline_after(object delta) except -1:
     """`delta` seconds from now in ticks; TypeError and ValueError say what is wrong with it."""
     cdef double seconds
     if not isinstance(delta, (int, float)):
-        try:
-            seconds = delta.__float__()
-        except AttributeError:
-            raise TypeError(f"expected a number of seconds, not {type(delta).__name__}: {delta!r}") from None
+        if not hasattr(type(delta), "__float__"):
+            raise TypeError(f"expected a number of seconds, not {type(delta).__name__}: {delta!r}")
+        seconds = float(delta)
     else:
         try:
             seconds = delta
@@ -1191,7 +1208,7 @@ def sleep_relative(delta, /):
         return optional.sleep_relative(delta)
     me = running_thread()
     when = deadline_after(delta)
-    if delta <= 0:
+    if when <= coro_now(ticker):
         slice(me)
     else:
         sleep_until_tick(me, when)
@@ -1229,6 +1246,15 @@ def spawn(function, /, *args, thread_name=None, daemon=False, **kwargs):
     cdef coro t
     check_os_thread()
     t = make_thread(function, args, kwargs, thread_name, daemon)
+    start_thread(t)
+    return t
+
+
+def _spawn_main(function, args, kwargs):
+    """For run(): like spawn(), but every keyword is the function's."""
+    cdef coro t
+    check_os_thread()
+    t = make_thread(function, args, kwargs, None, False)
     start_thread(t)
     return t
 
@@ -1365,6 +1391,7 @@ def get_thread_by_id(thread_id):
     cdef PyObject *found
     if not isinstance(thread_id, int):
         raise TypeError(f"a thread's id is an int, not {thread_id!r}")
+    check_os_thread()
     found = coro_registry_find(thread_id) if 0 < thread_id < (1 << 63) else NULL
     if found == NULL:
         raise KeyError(thread_id)
@@ -1374,6 +1401,7 @@ def get_thread_by_id(thread_id):
 def _all_threads():
     """A list of the registered threads in order of their ids."""
     cdef size_t i
+    check_os_thread()
     found = [<object>coro_registry[i].thread for i in range(coro_registry_room) if coro_registry[i].id]
     found.sort(key=lambda t: t.id)
     return found
@@ -1470,6 +1498,14 @@ cdef void begin_body(PyObject *thread) noexcept:
             notify()
 
 
+cdef int hide_base(exc) except -1:
+    """Tracebacks begin with the thread's function, not with end_body() below, which Cython puts there."""
+    tb = exc.__traceback__
+    if tb is not None and tb.tb_next is not None and tb.tb_frame.f_code.co_name.endswith("end_body"):
+        exc.__traceback__ = tb.tb_next
+    return 0
+
+
 cdef int end_body(PyObject *thread, PyObject *result) noexcept:
     """The function has returned `result`, or raised (NULL): everything a thread does after that, on its own stack."""
     cdef coro me = <coro>thread
@@ -1477,33 +1513,36 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
         try:
             me.outcome = coro_take_result(result)
         except Shutdown as exc:
+            hide_base(exc)
             me.outcome = exc
             me.flags |= FAILED
         except BaseException as exc:
+            hide_base(exc)
             me.outcome = exc
             me.flags |= FAILED
             if thread != main_thread:
                 notify()
         thread_name(me)
-        me.function = me.args = me.kwargs = None
-        me.attention = 0
-        coro_interp_clear(loop_ts)
     except BaseException:
-        # A finaliser or trace function misbehaved while the thread was dying; it dies all the same.
+        # A notifier or a function object with an odd name misbehaved; the thread dies all the same.
         notify()
+    # Whatever runs user code when it is released goes now: a finaliser may still block here, main must not run it, and
+    # a dead thread cannot. With three references (the registry's, main's, ours) nobody will ask for the outcome.
+    me.attention = 0
+    released = take_call(me)
+    released = None
+    if Py_REFCNT(thread) <= 3:
+        released = (me.outcome, me.extra)
+        me.outcome = me.extra = None
+        released = None
+    coro_interp_clear(loop_ts)
     me.flags |= DEAD
     try:
         wake_joiners(me)
     except MemoryError:
         pass
     unregister(me)
-    # Main will release the last reference; whatever could run user code then has to go now. The references counted are
-    # the registry's, which main takes over, and the one of the variable here.
-    if Py_REFCNT(thread) <= 2:
-        me.outcome = None
-        me.extra = None
-        me.wake_value = None
-    elif me.outcome is not None and PyObject_IS_GC(<PyObject *>me.outcome):
+    if me.outcome is not None and PyObject_IS_GC(<PyObject *>me.outcome):
         track(me)
     return 0
 
@@ -1539,6 +1578,7 @@ def set_exception_notifier(function):
     exception that leaves a thread (except Shutdown). None restores the default, which writes a line to stderr. Returns
     the notifier set before, None for the default. TypeError when it cannot be called."""
     global notifier
+    check_os_thread()
     if function is not None and not callable(function):
         raise TypeError(f"expected something to call, or None for the default notifier, not {function!r}")
     before = notifier
@@ -1554,6 +1594,8 @@ cdef int first_run(coro t, PyThreadState *ts) except -1:
     cdef void *root = coro_datastack_root(t.stack.key, &top, &limit)
     if root == NULL:
         raise MemoryError("no memory for the data stack of a new thread")
+    t.stack.slot = coro_slots_choose()
+    make_way(t.stack.slot, ts)
     if coro_stack_begin(&t.stack, thread_entry, <void *>t) < 0:
         coro_datastack_release(root, root)
         raise MemoryError("no memory to make room for a new thread")
@@ -1572,9 +1614,22 @@ cdef int bury(coro t) except -1:
     coro_slots_leave(&t.stack, 0)
     coro_datastack_release(t.stack.root, coro_interp_chunk(&t.stack.interp))
     t.stack.root = NULL
-    if has_weakrefs(<PyObject *>t):
+    if has_weakrefs(<PyObject *>t) or (t.outcome is not None and Py_REFCNT(<PyObject *>t) <= 2):
         drop_later(t)
     Py_DECREF(t)
+    return 0
+
+
+cdef inline int make_way(coro_slot *slot, PyThreadState *ts) except -1:
+    """An owner that wants its copy compressed is evacuated here, before somebody else takes the slot."""
+    cdef coro_stack *owner = <coro_stack *>slot.owner
+    if owner != NULL and owner.flags & CORO_STACK_COMPRESS:
+        coro_enter_main(ts)
+        if coro_slots_evacuate(slot) == 0:
+            try:
+                pack(<coro>thread_of(owner))
+            except MemoryError:
+                pass  # it stays as it is
     return 0
 
 
@@ -1595,10 +1650,7 @@ cdef int run_slice(coro t, PyThreadState *ts) except -1:
         if t.stack.packed:
             coro_enter_main(ts)
             unpack(t)
-        if owner != NULL and owner.flags & CORO_STACK_COMPRESS:
-            coro_enter_main(ts)
-            if coro_slots_evacuate(t.stack.slot) == 0:
-                pack(<coro>thread_of(owner))
+        make_way(t.stack.slot, ts)
     running = <PyObject *>t
     if coro_stack_run(ts, &t.stack) < 0:
         running = NULL
@@ -1765,7 +1817,12 @@ cdef int begin_ending(PyThreadState *ts) except -1:
     if the_poller is not None:
         the_poller.drop_handlers()
     for t in _all_threads():
-        shut_down(t)
+        if t.flags & STARTED:
+            shut_down(t)
+        else:
+            # Runnable, but the drain's time was up before its turn: it still runs, as far as its first suspension.
+            extra_of(t).shutdown = Shutdown
+            t.attention |= ATTEND_SHUTDOWN
     return 0
 
 
@@ -1845,7 +1902,7 @@ def _loop(double longest, thread=None):
     ``longest`` is the most seconds that one poll may wait; ``thread`` is run()'s main thread, whose end ends the loop.
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
     global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
-    global latency_limit, main_thread, deadlock_reported, n_passes, n_polls
+    global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace
     cdef PyThreadState *ts = PyThreadState_Get()
     cdef int64_t longest_ns = CORO_TICKS_FOREVER if longest > 4e9 else <int64_t>(longest * 1e9)
     cdef int64_t wait
@@ -1868,6 +1925,8 @@ def _loop(double longest, thread=None):
     ending = NOT_ENDING
     posts_state = 1
     deadlock_reported = False
+    if not exit_wanted:
+        exit_grace = DEFAULT_GRACE
     main_thread = <PyObject *>main if main is not None else NULL
     try:
         poller()
@@ -1883,7 +1942,8 @@ def _loop(double longest, thread=None):
                 take_posts()
             if main_drops and ending == NOT_ENDING:
                 spawn_internal(_empty_drops, (), True)
-            drain(ts)
+            if drain(ts) and timers.count:
+                fire_timers(coro_now(ticker))
             if main is not None and main.flags & DEAD and not exit_wanted and reason == "done":
                 reason = "main"
                 begin_ending(ts)
@@ -1899,7 +1959,7 @@ def _loop(double longest, thread=None):
                 if coro_registry_count == 0:
                     break
                 if ending == GRACE and (coro_now(ticker) >= exit_deadline
-                                        or (not anything_to_run() and n_waiting_io() == 0 and timers.count == 0)):
+                                        or (not anything_to_run() and n_awaited() == 0)):
                     force_ending()
                 elif ending == FORCED and list_empty(&batch) and list_empty(&ready):
                     give_up(ts)
@@ -1914,9 +1974,12 @@ def _loop(double longest, thread=None):
             if wait != 0:
                 if ending == NOT_ENDING and deadlocked():
                     if deadlock_waits or others_may_post():
-                        if not deadlock_reported and deadlock_reporter is not None and not deadlock_waits:
-                            deadlock_reported = True
-                            deadlock_reporter(True)
+                        if not deadlock_waits:
+                            # The last of the other OS threads may end without a word: look again soon.
+                            wait = min(wait, DEADLOCK_LOOK_NS)
+                            if not deadlock_reported and deadlock_reporter is not None:
+                                deadlock_reported = True
+                                deadlock_reporter(True)
                     else:
                         reason, code = "deadlock", deadlock_reporter(False)
                         begin_ending(ts)
@@ -1966,13 +2029,15 @@ cdef int exit_deadline_from_now() noexcept:
     return 0
 
 
-cdef Py_ssize_t n_waiting_io():
-    """Threads that wait for a descriptor, daemons included; only looked at while a loop ends."""
+cdef Py_ssize_t n_awaited():
+    """Threads worth waiting for while a loop ends: those that wait for a descriptor or a worker, daemons included, and
+    those in a shield, whose own limit is a timer. Timers of others are nothing to wait for: who merely sleeps or waits
+    for another thread in its clean-up ends now."""
     cdef coro t
     cdef Py_ssize_t count = 0
     for t in _all_threads():
-        if t.flags & STARTED and not t.flags & (SCHEDULED | DEAD | REFUSED) and t.kind in (
-                WAIT_READ, WAIT_WRITE, WAIT_EVENT, WAIT_OFFLOAD):
+        if t.flags & STARTED and not t.flags & (SCHEDULED | DEAD | REFUSED) and (t.shield_level or t.kind in (
+                WAIT_READ, WAIT_WRITE, WAIT_EVENT, WAIT_OFFLOAD)):
             count += 1
     return count
 
@@ -2053,8 +2118,8 @@ def post(function, /, *args):
     already."""
     if not callable(function):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
-    if posts_state == 2:
-        raise LoopError("the event loop has ended: nothing would run what is posted now")
+    if posts_state == 2 or ending != NOT_ENDING:
+        raise LoopError("the event loop has ended or is ending: nothing would run what is posted now")
     if len(posts) >= most_posts:
         raise LoopError(f"{most_posts} posted calls wait already; the loop does not keep up with whoever posts them")
     context = None
@@ -2113,17 +2178,26 @@ def _count_own_os_threads(int delta):
 
 
 def _after_fork_in_child():
-    """In a forked child: no thread but the caller's OS thread exists, and none of the parent's loop is ours."""
-    global loop_ts, running, posts_state, the_poller, exit_wanted, ending
+    """In a forked child: no thread but the forking one goes on, and none if another OS thread than the loop's forked:
+    then the child has no loop, and may start one."""
+    global loop_ts, loop_os_thread, main_thread, running, posts_state, the_poller, ending, exit_wanted, n_io_counted
+    cdef coro t
     if loop_ts == NULL:
         return
     if the_poller is not None:
         the_poller.after_fork()
     posts.clear()
-    if running == NULL or PyThreadState_Get() != loop_ts:
-        return
-    # Threads other than the forking one are dead here without unwinding; their timers and wake-ups must not happen.
-    cdef coro t
+    if PyThreadState_Get() != loop_ts:
+        loop_ts = NULL
+        loop_os_thread = NULL
+        main_thread = NULL
+        running = NULL
+        posts_state = 2
+        the_poller = None
+        ending = NOT_ENDING
+        exit_wanted = False
+    # The other threads are dead here without unwinding; their timers and wake-ups must not happen.
+    n_io_counted = 0
     for t in _all_threads():
         if <PyObject *>t == running:
             continue
@@ -2133,7 +2207,6 @@ def _after_fork_in_child():
         t.flags |= DEAD
         unregister(t)
         coro_timers_remove(&timers, &t.timer)
-    coro_timers_clear(&timers)
 
 
 # ---------------------------------------------------------------------------------------------- looking inside

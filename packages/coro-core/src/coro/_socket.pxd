@@ -1,5 +1,6 @@
-# C-level face of the socket layer, for Cython code of other distributions: `cimport` the class and call the c_*
-# methods without any Python call in between.  They block the running thread exactly as the Python methods do.
+# C-level face of the socket layer, for Cython code of other distributions: `cimport` the class and call the
+# c_* methods without any Python call in between.  They block the running thread exactly as the Python methods
+# do.  Buffers (`p`) must not lie on the C stack: while the thread waits, its stack is somebody else's.
 
 from coro._poller cimport fd_state
 from coro._scheduler cimport coro
@@ -40,7 +41,7 @@ cdef class _receiver(_descriptor):
     # -- for other modules
     cdef object c_recv(self, Py_ssize_t n, int flags)                       # bytes
     cdef object c_recv_exact(self, Py_ssize_t n)                            # bytes
-    cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1      # p: never on the C stack
+    cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1
     cdef object c_recvfrom(self, Py_ssize_t n, int flags)                   # (bytes, address)
     cdef object c_accept(self)                                              # (sock, address)
 
@@ -65,8 +66,8 @@ cdef class _receiver(_descriptor):
 
 
 cdef class sock(_receiver):
-    # -- for other modules
-    cdef Py_ssize_t c_send(self, const char *p, Py_ssize_t n, int flags) except -1     # all of it; p: never on the C stack
+    # -- for other modules (c_send: all of it)
+    cdef Py_ssize_t c_send(self, const char *p, Py_ssize_t n, int flags) except -1
     cdef Py_ssize_t c_sendto(self, object data, object address, int flags) except -1
     cdef Py_ssize_t c_writev(self, object pieces) except -1
     cdef int c_connect(self, object address, bint resolve) except -1
@@ -80,10 +81,11 @@ cdef class sock(_receiver):
     cdef int pause_send(self, coro me) except -1
     cdef int send_blocked(self, coro me, int flags, bint named) except -1
     cdef Py_ssize_t send_raw(self, const char *p, Py_ssize_t n, int flags) noexcept
-    cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags, bint forced,
-                              bint blocked) except -1
+    cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags,
+                              bint forced, bint blocked) except -1
     cdef Py_ssize_t send_object(self, object data, int flags) except -1
-    cdef Py_ssize_t send_views(self, coro me, list views, Py_ssize_t total, Py_ssize_t done, int flags) except -1
+    cdef Py_ssize_t send_views(self, coro me, list views, Py_ssize_t total, Py_ssize_t done,
+                               int flags) except -1
     cdef Py_ssize_t writev_try(self, list views, Py_ssize_t first, Py_ssize_t skip) except? -1
     cdef Py_ssize_t sendto_try(self, const char *p, Py_ssize_t n, object address, int flags) except? -1
     cdef Py_ssize_t sendmsg_try(self, list views, list control, object address, int flags) except? -1

@@ -1,36 +1,38 @@
 # cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
 """Sockets (and pipes, ttys, any descriptor) that block the calling thread and nothing else.
 
-Every data call tries its system call first.  When the kernel says "would block" the thread waits in the poller and tries
-again.  Three short cuts keep system calls down: the poller remembers readiness, so that waiting costs no `epoll_ctl`; a
-short read of a TCP socket proves that nothing is left, so the next call waits at once instead of provoking EAGAIN (not
-with urgent data, peeking, or after the peer hung up, where the proof fails); and small reads go through one static buffer,
-which is safe because nobody else runs between the read and the copy.  The GIL is kept: the calls never block.
+Every data call tries its system call first.  When the kernel says "would block" the thread waits in the
+poller and tries again.  Three short cuts keep system calls down: the poller remembers readiness, so that
+waiting costs no `epoll_ctl`; a short read of a TCP socket proves that nothing is left, so the next call waits
+at once instead of provoking EAGAIN (not with urgent data, peeking, or after the peer hung up, where the proof
+fails); and small reads go through one static buffer, which is safe because nobody else runs between the read
+and the copy.  The GIL is kept: the calls never block.
 
-The receiving side admits one thread at a time (two would tear each other's messages), the sending side keeps a FIFO queue,
-so that a `send` is never cut in two by another thread's.  A thread is entered as reader or sender only when it has to
-wait: an undisturbed call costs two comparisons for this.
+The receiving side admits one thread at a time (two would tear each other's messages), the sending side keeps
+a FIFO queue, so that a `send` is never cut in two by another thread's.  A thread is entered as reader or
+sender only when it has to wait: an undisturbed call costs two comparisons for this.
 
-Cost: an object of about 200 bytes, no Python object per call but the result.  Receiving is in _socket_receive.pxi, sending and
-connecting in _socket_send.pxi; addresses are in _address.pxi, constants in _constants.py, file objects in _sockfile.py.
+Cost: an object of about 200 bytes, no Python object per call but the result.  Receiving is in
+_socket_receive.pxi, sending and connecting in _socket_send.pxi; addresses are in _address.pxi, constants in
+_constants.py, file objects in _sockfile.py.
 
-Rejected: `poll(2)` before each call (a system call more), a buffer per socket (memory for idle connections), releasing the
-GIL around calls that do not block (other OS threads would take it away for 5 ms at a time).
+Rejected: `poll(2)` before each call (a system call more), a buffer per socket (memory for idle connections),
+releasing the GIL around calls that do not block (other OS threads would take it away for 5 ms at a time).
 """
 
-cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
-from libc.errno cimport EAGAIN, EALREADY, EBADF, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EISCONN, \
-    EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno
+from libc.errno cimport (
+    EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSYS,
+    ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno,
+)
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
-from coro._poller cimport FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, fd_poller, \
-    fd_state
+from coro._poller cimport FD_NO_SHORTCUT, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_poller, fd_state
 from coro._posix cimport *
 from coro._scheduler cimport WAIT_OBJECT, coro, running_thread, selfish, slice, suspend, wake, wake_error
 
@@ -44,8 +46,11 @@ from coro import oserrors
 from coro._constants import AF, MSG, PF, SHUT, SO, SOCK, SOL
 from coro.exceptions import ClosedError, SimultaneousError
 
-__all__ = ["AF", "MSG", "PF", "SHUT", "SO", "SOCK", "SOL", "coro_fd", "fd_sock", "file_sock", "get_live_sockets", "has_ipv6", "make_socket", "sock", "socketpair",
-           "tcp6_sock", "tcp_sock", "udp6_sock", "udp_sock", "unix_sock"]
+__all__ = [
+    "AF", "MSG", "PF", "SHUT", "SO", "SOCK", "SOL", "coro_fd", "fd_sock", "file_sock", "get_live_sockets",
+    "has_ipv6", "make_socket", "sock", "socketpair", "tcp6_sock", "tcp_sock", "udp6_sock", "udp_sock",
+    "unix_sock",
+]
 
 
 cdef extern from "Python.h":
@@ -84,7 +89,8 @@ cdef bint _LINUX = sys.platform.startswith("linux")
 cdef object _current = None             # coro._scheduler.current and sleep_relative, fetched at first use
 cdef object _sleep = None
 
-# pauses while the system refuses (seconds): no descriptors left; full queue of a UNIX peer, which sends no event
+# pauses while the system refuses (seconds): no descriptors left; full queue of a UNIX peer, which sends no
+# event
 FULL_PAUSE = 0.05
 FULL_SAY_EVERY = 60.0
 QUEUE_PAUSE_FIRST = 0.001
@@ -139,12 +145,13 @@ cdef list _views(object pieces, Py_ssize_t *total):
     cdef Py_ssize_t n
     cdef list out = []
     if isinstance(pieces, (bytes, bytearray, memoryview, str)):
-        raise TypeError(f"a sequence of bytes-like objects is wanted, not one {type(pieces).__name__}: put it in a list")
+        raise TypeError(f"a sequence of bytes-like objects is wanted, not one {type(pieces).__name__}: "
+                        "put it in a list")
     total[0] = 0
     for p in pieces:
         if type(p) is not bytes:
             if isinstance(p, str):
-                raise TypeError(f"the pieces must be bytes-like objects, not str: encode it first ({p[:40]!r})")
+                raise TypeError(f"the pieces must be bytes-like objects, not str: encode {p[:40]!r} first")
             p = memoryview(p)
             if not p.c_contiguous:
                 raise BufferError("the pieces must be contiguous buffers: make a bytes copy of this one")
@@ -158,7 +165,8 @@ cdef Py_ssize_t _room(Py_ssize_t nbytes, Py_ssize_t size) except -1:
     if nbytes < 0:
         raise ValueError(f"the number of bytes to receive must not be negative, not {nbytes}")
     if nbytes > size:
-        raise ValueError(f"cannot receive {nbytes} bytes into a buffer of {size}: ask for less or pass a larger one")
+        raise ValueError(f"cannot receive {nbytes} bytes into a buffer of {size}: "
+                         "ask for less or pass a larger one")
     return nbytes or size
 
 
@@ -359,19 +367,21 @@ cdef class _descriptor:
     def close(self):
         """Close the descriptor; nothing happens when it is closed already.
 
-        Threads waiting for it get ``ClosedError(closer)``.  The object forgets the descriptor whatever close(2) reports.
+        Threads waiting for it get ``ClosedError(closer)``.  The object forgets the descriptor whatever
+        close(2) reports.
         """
         self.c_close()
 
     def detach(self):
         """Give the descriptor away without closing it: returns its number, and the object counts as closed.
 
-        Threads waiting for it get ``ClosedError``.  The descriptor stays non-blocking.  Raises ``ClosedError``.
+        Threads waiting for it get ``ClosedError``.  The descriptor stays non-blocking.  Raises
+        ``ClosedError``.
         """
         cdef int fd
         self.check()
         if self.bits & B_FILE:
-            raise ValueError("a file_sock cannot be detached: its file object owns the descriptor (call its detach())")
+            raise ValueError("a file_sock cannot be detached: its file object owns the descriptor")
         fd = self.fd
         self.forget(_running())
         return fd
@@ -397,8 +407,9 @@ cdef class _descriptor:
     def makefile(self, mode="r", buffering=None, *, encoding=None, errors=None, newline=None):
         """A file object over a duplicate of the descriptor (closing it does not close the sock).
 
-        The parameters are those of ``socket.makefile``: ``mode`` of the letters r, w, b; ``buffering`` -1 or None for the
-        default, 0 for none (binary only), else a size in bytes.  Raises ``ValueError`` for a mode of other letters.
+        The parameters are those of ``socket.makefile``: ``mode`` of the letters r, w, b; ``buffering`` -1 or
+        None for the default, 0 for none (binary only), else a size in bytes.  Raises ``ValueError`` for a
+        mode of other letters.
         """
         from coro._sockfile import makefile
         self.check()
@@ -426,8 +437,8 @@ cdef class fd_sock(sock):
 cdef class file_sock(fd_sock):
     """``file_sock(fileobj)``: a sock on the descriptor of an object with ``fileno()``, which is kept alive.
 
-    The object stays the one owner of the descriptor: close() closes it, and once it was closed by others the sock
-    is closed, too.
+    The object stays the one owner of the descriptor: close() closes it, and once it was closed by others the
+    sock is closed, too.
     """
 
     def __init__(self, fileobj):
@@ -493,7 +504,8 @@ def _close_late(int fd, bint ours, keep):
 def _sendfile(sock s, file, offset, count):
     cdef coro me = running_thread()
     cdef Py_ssize_t done = 0
-    cdef object start = 0 if offset is None else _index(offset), most = None if count is None else _index(count)
+    cdef object start = 0 if offset is None else _index(offset)
+    cdef object most = None if count is None else _index(count)
     cdef int fd
     if start < 0 or most is not None and most < 0:
         raise ValueError(f"offset and count must not be negative, not {offset!r} and {count!r}")
@@ -553,7 +565,8 @@ cdef bint _send_direct(sock s, coro me, int fd, object start, object most, Py_ss
     return True
 
 
-cdef int _send_copied(sock s, coro me, object file, int fd, object start, object most, Py_ssize_t *done) except -1:
+cdef int _send_copied(sock s, coro me, object file, int fd, object start, object most,
+                      Py_ssize_t *done) except -1:
     cdef Py_ssize_t n, before
     cdef bint seekable = True
     cdef bytes chunk

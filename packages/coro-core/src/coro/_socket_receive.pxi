@@ -1,10 +1,10 @@
-# The receiving half of the class sock, accept included: part of _socket.pyx (a class of its own only because a Cython class
-# cannot be spread over two files).
+# The receiving half of the class sock, accept included: part of _socket.pyx (a class of its own only because
+# a Cython class cannot be spread over two files).
 #
-# The shape is always the same: enter_read() refuses a second reader, waits at once where the last short read proved that
-# nothing is left, or lets others run when the thread was selfish for too long; then the system call is tried until it does
-# not say "would block".  The *_try functions make one attempt; they never switch, so they may use the static buffer and
-# structures on the C stack.
+# The shape is always the same: enter_read() refuses a second reader, waits at once where the last short read
+# proved that nothing is left, or lets others run when the thread was selfish for too long; then the system
+# call is tried until it does not say "would block".  The *_try functions make one attempt; they never switch,
+# so they may use the static buffer and structures on the C stack.
 
 
 cdef class _receiver(_descriptor):
@@ -32,7 +32,7 @@ cdef class _receiver(_descriptor):
         return 0
 
     cdef inline int before_attempt(self, coro me) except -1:
-        """Wait at once where the last short read proved that there is nothing; otherwise count one selfish act."""
+        """Wait at once where the last short read proved that nothing is there; else count one selfish act."""
         if self.bits & B_DRAINED and not self.st.flags & (FD_READ_READY | FD_NO_SHORTCUT):
             self.wait_readable(me)
         elif selfish(me):
@@ -161,8 +161,9 @@ cdef class _receiver(_descriptor):
     def recv(self, Py_ssize_t buffer_size, int flags=0):
         """Receive at most ``buffer_size`` bytes; ``b''`` at the end of the stream.
 
-        ``flags`` are those of recv(2); with MSG_DONTWAIT the call never waits and raises ``oserrors.EAGAIN`` instead.
-        Raises ``ValueError`` for a negative size and ``SimultaneousError`` while another thread receives.
+        ``flags`` are those of recv(2); with MSG_DONTWAIT the call never waits and raises ``oserrors.EAGAIN``
+        instead. Raises ``ValueError`` for a negative size and ``SimultaneousError`` while another thread
+        receives.
         """
         return self.c_recv(buffer_size, flags)
 
@@ -238,16 +239,17 @@ cdef class _receiver(_descriptor):
     def recv_exact(self, Py_ssize_t nbytes):
         """Receive exactly ``nbytes`` bytes.
 
-        Raises ``EOFError(partial)`` when the stream ends before; an interruption (a timeout, say) loses nothing: the bytes
-        read so far are returned first by the next receiving call.
+        Raises ``EOFError(partial)`` when the stream ends before; an interruption (a timeout, say) loses
+        nothing: the bytes read so far are returned first by the next receiving call.
         """
         return self.c_recv_exact(nbytes)
 
     def readv(self, size_list):
         """Fill buffers of the given sizes; returns them as a tuple of bytes.
 
-        At the end of the stream only complete and partially filled ones are returned, ``()`` if nothing came. Interrupted, it
-        gives back what it read, as recv_exact() does.  Raises ``ValueError`` for a negative size.
+        At the end of the stream only complete and partially filled ones are returned, ``()`` if nothing came.
+        Interrupted, it gives back what it read, as recv_exact() does.  Raises ``ValueError`` for a negative
+        size.
         """
         cdef coro me = running_thread()
         cdef list sizes = []
@@ -287,7 +289,7 @@ cdef class _receiver(_descriptor):
             self.read_blocked(me, flags)
 
     def recv_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
-        """Receive into a writable buffer, at most ``nbytes`` (0: as much as it holds); returns the number of bytes.
+        """Receive into a writable buffer, at most ``nbytes`` (0: what it holds); returns the number of bytes.
 
         Raises ``ValueError`` when ``nbytes`` is negative or more than the buffer holds.
         """
@@ -317,7 +319,8 @@ cdef class _receiver(_descriptor):
             if r >= 0:
                 self.bits &= ~<unsigned int>B_DRAINED
                 # (a stream gives no sender's address)
-                return PyBytes_FromStringAndSize(p, r), _format(&sa, length) if sa.ss_family != AF_UNSPEC else None
+                address = _format(&sa, length) if sa.ss_family != AF_UNSPEC else None
+                return PyBytes_FromStringAndSize(p, r), address
             e = errno
             if e == EAGAIN:
                 return None
@@ -411,8 +414,8 @@ cdef class _receiver(_descriptor):
     def recvmsg(self, Py_ssize_t bufsize, Py_ssize_t ancbufsize=0, int flags=0):
         """Receive data and ancillary data: ``(bytes, [(level, type, bytes)], message flags, address)``.
 
-        Passed descriptors are close-on-exec.  ``ancbufsize`` is the room for ancillary data in bytes (``CMSG_SPACE``).
-        Raises ``ValueError`` for a negative size.
+        Passed descriptors are close-on-exec.  ``ancbufsize`` is the room for ancillary data in bytes
+        (``CMSG_SPACE``). Raises ``ValueError`` for a negative size.
         """
         cdef coro me = running_thread()
         if bufsize < 0 or ancbufsize < 0 or ancbufsize > 0x7fffffff:
@@ -432,21 +435,22 @@ cdef class _receiver(_descriptor):
     def recv_fds(self, Py_ssize_t bufsize, int maxfds, int flags=0):
         """Receive data and at most ``maxfds`` descriptors passed by send_fds().
 
-        Returns ``(bytes, [descriptor numbers], message flags, address)``; the numbers are close-on-exec and the caller's to
-        close.  MSG_CTRUNC in the flags means that more were sent (the kernel closed those).
+        Returns ``(bytes, [descriptor numbers], message flags, address)``; the numbers are close-on-exec and
+        the caller's to close.  MSG_CTRUNC in the flags means that more were sent (the kernel closed those).
         """
         if not 0 <= maxfds <= 4096:
             raise ValueError(f"the number of descriptors is from 0 to 4096, not {maxfds}")
         # CMSG_LEN, not CMSG_SPACE: the padding could take in one more descriptor than was asked for
-        data, ancillary, msg_flags, address = self.recvmsg(bufsize, CMSG_LEN(maxfds * sizeof(int)) if maxfds else 0,
-                                                           flags)
+        room = CMSG_LEN(maxfds * sizeof(int)) if maxfds else 0
+        data, ancillary, msg_flags, address = self.recvmsg(bufsize, room, flags)
         return data, _numbers(ancillary), msg_flags, address
 
     def wait_for_read(self):
         """Wait until the descriptor is readable or its peer has gone.
 
-        Returns the number of bytes that are there where that costs nothing, otherwise 0, which means "ready, amount
-        unknown".  The kernel is asked anew each time.  Raises ``SimultaneousError`` while another thread receives.
+        Returns the number of bytes that are there where that costs nothing, otherwise 0, which means "ready,
+        amount unknown".  The kernel is asked anew each time.  Raises ``SimultaneousError`` while another
+        thread receives.
         """
         cdef coro me = running_thread()
         cdef FdPoller p
@@ -468,10 +472,11 @@ cdef class _receiver(_descriptor):
     # -- accepting
 
     cdef object accept_try(self):
-        """(sock, address), or None: nobody is there, or (full_errno is set) no descriptors or memory are left."""
+        """(sock, address), or None: nobody is there, or (full_errno is set) no descriptors are left."""
         cdef sockaddr_storage sa
         cdef socklen_t length
         cdef int fd, e
+        cdef unsigned int bits
         self.full_errno = 0
         while True:
             length = sizeof(sa)
@@ -479,8 +484,8 @@ cdef class _receiver(_descriptor):
             fd = coro_accept(self.fd, <sockaddr *>&sa, &length)
             if fd >= 0:
                 # (_adopt closes the descriptor when it fails)
-                return _adopt(fd, self.domain, self.stype, B_SOCKET | B_OWNED | (self.bits & (B_TCP | B_STREAM))), \
-                    _format(&sa, length)
+                bits = B_SOCKET | B_OWNED | (self.bits & (B_TCP | B_STREAM))
+                return _adopt(fd, self.domain, self.stype, bits), _format(&sa, length)
             e = errno
             if e == EAGAIN:
                 return None
@@ -529,16 +534,17 @@ cdef class _receiver(_descriptor):
     def accept(self):
         """Wait for a connection: ``(sock, address)``.
 
-        The new descriptor is close-on-exec.  Connections that ended while they were queued are skipped.  While the process
-        has no descriptors left it tries again twenty times a second and says so once a minute on stderr.
+        The new descriptor is close-on-exec.  Connections that ended while they were queued are skipped.
+        While the process has no descriptors left it tries again twenty times a second and says so once a
+        minute on stderr.
         """
         return self.c_accept()
 
     def accept_many(self, int max=0):
-        """Wait until a connection is there and accept all that are (at most ``max``, if not 0): ``[(sock, address), ...]``.
+        """Wait for connections and accept all, or at most ``max`` if not 0: ``[(sock, address), ...]``.
 
-        The list may be empty.  An error after the first connection is raised by the next call.  Raises ``ValueError`` for a
-        negative ``max``.
+        The list may be empty.  An error after the first connection is raised by the next call.  Raises
+        ``ValueError`` for a negative ``max``.
         """
         cdef coro me = running_thread()
         cdef list out = []

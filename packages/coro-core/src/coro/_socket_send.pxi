@@ -1,28 +1,31 @@
-# The class sock itself: everything that writes, connect, and the remaining socket calls.  Part of _socket.pyx; receiving is in
-# _socket_receive.pxi.
+# The class sock itself: everything that writes, connect, and the remaining socket calls.  Part of
+# _socket.pyx; receiving is in _socket_receive.pxi.
 #
-# A call that goes out in one system call touches neither `sender` nor the queue.  One that has to wait first becomes the
-# sender (begin_send(), behind those who came before) and hands over when it leaves (end_send()), by whatever way.  Whoever
-# was handed the sending side and is interrupted in the same moment passes it on.
+# A call that goes out in one system call touches neither `sender` nor the queue.  One that has to wait first
+# becomes the sender (begin_send(), behind those who came before) and hands over when it leaves (end_send()),
+# by whatever way.  Whoever was handed the sending side and is interrupted in the same moment passes it on.
 
 
 cdef class sock(_receiver):
     """A descriptor whose calls block only the calling thread.
 
-    ``sock(domain=AF.INET, stype=SOCK.STREAM, protocol=0, fd=-1)`` makes a socket; with ``fd`` it adopts an open
-    descriptor of any kind (and sets O_NONBLOCK on it, which everybody sharing its open file description sees).
+    ``sock(domain=AF.INET, stype=SOCK.STREAM, protocol=0, fd=-1)`` makes a socket; with ``fd`` it adopts an
+    open descriptor of any kind (and sets O_NONBLOCK on it, which everybody sharing its open file description
+    sees).
 
     Attributes: ``fd`` (-1 once closed), ``orig_fd``, ``domain``/``family``, ``stype``/``type``.
 
-    All calls that may wait must be made by a thread: elsewhere they raise ``YieldFromMain`` or ``WrongThreadError``.
-    They raise ``ClosedError`` on a closed object, ``ClosedError(closer)`` when it is closed while they wait, and
-    the classes of ``coro.oserrors`` for what the kernel reports.  An object that is collected closes its descriptor.
+    All calls that may wait must be made by a thread: elsewhere they raise ``YieldFromMain`` or
+    ``WrongThreadError``. They raise ``ClosedError`` on a closed object, ``ClosedError(closer)`` when it is
+    closed while they wait, and the classes of ``coro.oserrors`` for what the kernel reports.  An object that
+    is collected closes its descriptor.
 
     Invariants:
-    1. ``fd >= 0`` means that the descriptor is open and ours to close; it is set to -1 before close(2) is called.
+
+    1. ``fd >= 0`` means that the descriptor is open and ours to close; it becomes -1 before close(2).
     2. After every call that may switch, ``fd`` is looked at again before it is used.
     3. ``reader``/``sender`` is set by a thread right before it waits and taken back by the same thread.
-    4. Whoever stops being ``sender`` hands over to the head of the queue in the same step, so ``sender`` is None
+    4. Whoever stops being ``sender`` hands over to the head of the queue in the same step: it is None
        only while the queue is empty.
     5. ``back`` is read before the kernel by everything that reads.
     """
@@ -145,8 +148,8 @@ cdef class sock(_receiver):
             return self.send_rest(me, p, n, 0, flags, False, e != EINTR)
         return self.send_rest(me, p, n, r, flags, False, False)
 
-    cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags, bint forced,
-                              bint blocked) except -1:
+    cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags,
+                              bint forced, bint blocked) except -1:
         """The slow way: in the queue, with waiting."""
         cdef Py_ssize_t r
         cdef int e
@@ -188,9 +191,9 @@ cdef class sock(_receiver):
     def send(self, data, int flags=0):
         """Send all of ``data`` (any bytes-like object); returns its length.
 
-        Several threads may send: each call's data goes out in one piece, in the order of the calls.  When the call
-        is left by an exception, ``exc.bytes_sent`` says how many bytes had gone out.
-        With MSG_DONTWAIT it raises ``oserrors.EAGAIN`` instead of waiting.
+        Several threads may send: each call's data goes out in one piece, in the order of the calls.  When the
+        call is left by an exception, ``exc.bytes_sent`` says how many bytes had gone out. With MSG_DONTWAIT
+        it raises ``oserrors.EAGAIN`` instead of waiting.
         """
         if type(data) is bytes:
             return self.c_send(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
@@ -209,7 +212,7 @@ cdef class sock(_receiver):
         return self.send_object(data, 0)
 
     cdef Py_ssize_t writev_try(self, list views, Py_ssize_t first, Py_ssize_t skip) except? -1:
-        """One gathering call from byte `skip` of piece `first` on.  -1 without an exception: it would block."""
+        """One gathering call from byte `skip` of piece `first` on.  -1, no exception: it would block."""
         cdef msghdr msg
         cdef Py_ssize_t n, r
         cdef int i = 0, e
@@ -237,7 +240,8 @@ cdef class sock(_receiver):
             if e != EINTR:
                 raise _error(e)
 
-    cdef Py_ssize_t send_views(self, coro me, list views, Py_ssize_t total, Py_ssize_t done, int flags) except -1:
+    cdef Py_ssize_t send_views(self, coro me, list views, Py_ssize_t total, Py_ssize_t done,
+                               int flags) except -1:
         """As the sender: all pieces but the first `done` bytes."""
         cdef Py_ssize_t first = 0, skip = done, r, n
         try:
@@ -281,7 +285,7 @@ cdef class sock(_receiver):
             raise
 
     def writev(self, data_list):
-        """Send all pieces of an iterable of bytes-like objects as if they were one; returns the number of bytes.
+        """Send all pieces of an iterable of bytes-like objects as if they were one; returns their total size.
 
         Errors and ``exc.bytes_sent`` as in send().
         """
@@ -376,10 +380,10 @@ cdef class sock(_receiver):
             PyMem_Free(buffer)
 
     def sendmsg(self, buffers, ancdata=(), int flags=0, address=None):
-        """Send the pieces of an iterable with ancillary data ``[(level, type, data), ...]``; returns the number of bytes.
+        """Send pieces with ancillary data ``[(level, type, data), ...]``; returns the number of bytes.
 
-        On a stream everything is sent, the ancillary data with the first byte.  ``address`` (datagrams) is numeric.
-        Errors and ``exc.bytes_sent`` as in send().
+        On a stream everything is sent, the ancillary data with the first byte.  ``address`` (datagrams) is
+        numeric. Errors and ``exc.bytes_sent`` as in send().
         """
         cdef coro me = running_thread()
         cdef Py_ssize_t total, r
@@ -411,7 +415,7 @@ cdef class sock(_receiver):
             raise
 
     def send_fds(self, data, fds, int flags=0, address=None):
-        """Send ``data`` (at least one byte) over a UNIX socket together with open descriptors; returns its length.
+        """Send ``data`` (at least one byte) over a UNIX socket, with open descriptors; returns its length.
 
         The kernel duplicates the descriptors: close yours when you like.
         """
@@ -421,9 +425,10 @@ cdef class sock(_receiver):
     def sendfile(self, file, offset=0, count=None):
         """Send ``count`` bytes (None: all) of a file from ``offset`` on; returns the number of bytes sent.
 
-        ``file`` is a descriptor, an object with ``fileno()``, or one that only has ``read()``.  sendfile(2) does it for regular files
-        (reading them from disk blocks the process); for everything else it reads and writes, from the present position if the file has none
-        to set.  A file object's position ends behind what was sent.  Raises ``ValueError`` for negative numbers; ``exc.bytes_sent`` as in send().
+        ``file`` is a descriptor, an object with ``fileno()``, or one that only has ``read()``.  sendfile(2)
+        does it for regular files (reading them from disk blocks the process); for everything else it reads
+        and writes, from the present position if the file has none to set.  A file object's position ends
+        behind what was sent.  Raises ``ValueError`` for negative numbers; ``exc.bytes_sent`` as in send().
         """
         return _sendfile(self, file, offset, count)
 
@@ -455,7 +460,8 @@ cdef class sock(_receiver):
             return 0
         e = errno
         if e == ECONNABORTED:
-            # Linux reports the end of an earlier attempt (whose error SO_ERROR gave us) once more before it begins a new one
+            # Linux reports the end of an earlier attempt (whose error SO_ERROR gave us) once more before it
+            # begins a new one
             if c_connect(self.fd, <sockaddr *>&sa, length) == 0:
                 return 0
             e = errno
@@ -469,7 +475,8 @@ cdef class sock(_receiver):
         cdef int e, error = 0
         cdef socklen_t size = sizeof(error)
         cdef double delay = QUEUE_PAUSE_FIRST
-        # what the poller remembers of the time before (an idle socket hangs up, says epoll) is about no connection
+        # what the poller remembers of the time before (an idle socket hangs up, says epoll) is about no
+        # connection
         self.st.flags &= ~<uint32_t>(FD_READ_READY | FD_WRITE_READY | FD_NO_SHORTCUT)
         while True:
             e = self.connect_try(address)
@@ -525,9 +532,10 @@ cdef class sock(_receiver):
     def connect(self, address):
         """Connect; returns when the connection stands.
 
-        A host name is resolved by ``coro.get_resolver()``, and its addresses are tried in order; the last one's error is
-        raised.  A UNIX listener whose queue is full is tried again until there is room.  Raises ``coro.NameError`` for an unknown name,
-        ``TypeError``/``ValueError``/``OverflowError`` for a malformed address.
+        A host name is resolved by ``coro.get_resolver()``, and its addresses are tried in order; the last
+        one's error is raised.  A UNIX listener whose queue is full is tried again until there is room.
+        Raises ``coro.NameError`` for an unknown name, ``TypeError``/``ValueError``/``OverflowError`` for a
+        malformed address.
         """
         self.c_connect(address, True)
 
@@ -538,7 +546,7 @@ cdef class sock(_receiver):
     # -- the rest of the socket calls
 
     def bind(self, address):
-        """Give the socket its own address (SO_REUSEADDR is set first).  Nothing is resolved: ``ValueError`` for a name."""
+        """Give the socket its own address (SO_REUSEADDR is set first).  ``ValueError`` for a name."""
         cdef sockaddr_storage sa
         cdef socklen_t length
         self.check()
@@ -563,7 +571,7 @@ cdef class sock(_receiver):
         self.st.flags |= FD_NO_SHORTCUT
 
     def getpeername(self):
-        """The other side's address.  Raises ``oserrors.EBADF`` on a closed sock, ``oserrors.ENOTCONN`` without a peer."""
+        """The peer's address.  Raises ``oserrors.EBADF`` on a closed sock, ``ENOTCONN`` without a peer."""
         cdef sockaddr_storage sa
         cdef socklen_t length = sizeof(sa)
         if c_getpeername(self.fd, <sockaddr *>&sa, &length) < 0:

@@ -1,8 +1,8 @@
 """File objects over socks: ``sock.makefile()``.
 
-A raw stream of the standard ``io`` classes whose reads and writes are the sock's, so that they block the calling thread only; the
-buffered and text layers are the standard ones.  One buffered object belongs to one thread at a time: its lock is per OS
-thread, and a second thread gets RuntimeError from it.
+A raw stream of the standard ``io`` classes whose reads and writes are the sock's, so that they block the
+calling thread only; the buffered and text layers are the standard ones.  One buffered object belongs to one
+thread at a time: its lock is per OS thread, and a second thread gets RuntimeError from it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SockIO(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Receive into a buffer; 0 at the end of the stream."""
-        self._checkClosed()  # type: ignore[attr-defined]
+        self._checkClosed()
         if not self._reading:
             raise io.UnsupportedOperation("this socket file was opened for writing only")
         if not len(memoryview(buffer)):
@@ -51,14 +51,14 @@ class SockIO(io.RawIOBase):
 
     def write(self, data: ReadableBuffer) -> int:
         """Send all of the data; returns its length in bytes."""
-        self._checkClosed()  # type: ignore[attr-defined]
+        self._checkClosed()
         if not self._writing:
             raise io.UnsupportedOperation("this socket file was opened for reading only")
         return self._sock.send(data)
 
     def fileno(self) -> int:
         """The number of the descriptor, which is a duplicate of the sock's."""
-        self._checkClosed()  # type: ignore[attr-defined]
+        self._checkClosed()
         return self._sock.fileno()
 
     @property

@@ -38,11 +38,11 @@ coro_enter_main(PyThreadState *ts)
     }
 }
 
-/* Prepare the stack of a thread that runs for the first time. Returns -1 when memory ran out. */
+/* Prepare the stack of a thread that runs for the first time, in the slot it was given. Returns -1 when memory ran out;
+   the thread has left the slot then. */
 static inline int
 coro_stack_begin(coro_stack *s, void (*function)(void *), void *argument)
 {
-    s->slot = coro_slots_choose();
     if (coro_slots_place(s) < 0) {
         s->slot->threads--;
         s->slot = NULL;

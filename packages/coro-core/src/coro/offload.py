@@ -1,14 +1,16 @@
 """Blocking functions in worker OS threads: ``coro.in_thread(fun, *args)``.
 
-The caller is parked, a worker runs the function, and the result or exception comes back through the loop's internal post.  Workers are made
-on demand up to a bound and end after a while of idleness; they are daemons and never joined, so a function that hangs
-holds up nobody at exit.  Nothing is started at import.
+The caller is parked, a worker runs the function, and the result or exception comes back through the loop's
+internal post.  Workers are made on demand up to a bound and end after a while of idleness; they are daemons
+and never joined, so a function that hangs holds up nobody at exit.  Nothing is started at import.
 
-Who frees what: results must not be dropped by main, which runs no user code.  When the waiting thread was interrupted before the job was
-done, the worker drops the result; when after, the waiting thread does.  One lock decides which, held for a few bytecodes.
+Who frees what: results must not be dropped by main, which runs no user code.  When the waiting thread was
+interrupted before the job was done, the worker drops the result; when after, the waiting thread does.  One
+lock decides which, held for a few bytecodes.
 
-Cost: two OS thread switches and one wake of the poller, about 30 to 60 us a call; 8 MiB of address space a worker.
-Rejected: concurrent.futures (joins its threads at exit, and imports a lot), one OS thread per call (four times the cost).
+Cost: two OS thread switches and one wake of the poller, about 30 to 60 us a call; 8 MiB of address space a
+worker. Rejected: concurrent.futures (joins its threads at exit, and imports a lot), one OS thread per call
+(four times the cost).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ __all__ = ["get_max_workers", "in_thread", "set_max_workers", "statistics"]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: Workers at most, unless set_max_workers() says otherwise: enough to hide slow name servers behind each other.
+#: Workers at most, unless set_max_workers() says otherwise: enough for a few slow name servers at once.
 DEFAULT_MAX_WORKERS = 16
 _WAIT_OFFLOAD = 8  # coro._scheduler.WAIT_OFFLOAD, for reports
 #: A worker without work ends after this many seconds.
@@ -37,7 +39,7 @@ IDLE_SECONDS = 10.0
 class _Job:
     __slots__ = ("abandoned", "args", "context", "done", "error", "function", "kwargs", "result", "thread")
 
-    def __init__(self, function: Any, args: Any, kwargs: Any, context: contextvars.Context, thread: Any) -> None:
+    def __init__(self, function: Any, args: Any, kwargs: Any, context: Any, thread: Any) -> None:
         self.function = function
         self.args = args
         self.kwargs = kwargs
@@ -68,7 +70,7 @@ class _Pool:
         self.counted = self.waiting = 0
         self.lock = threading.Lock()
         self.jobs: deque[_Job] = deque()
-        self.idle: list[threading.Lock] = []  # each idle worker sleeps on a lock of its own, the newest is woken first
+        self.idle: list[Any] = []  # the lock each idle worker sleeps on; the newest is woken first
         self.workers = 0
         self.busy = 0
         self.finished = 0
@@ -170,9 +172,10 @@ def _tell(job: _Job) -> None:
 def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Run ``function(*args, **kwargs)`` in a worker OS thread; blocks the calling thread only.
 
-    Returns its result or raises its exception.  The function sees a copy of the caller's contextvars, and may use
-    nothing of coro but ``post``.  When the caller is interrupted it leaves at once; the function runs to its end and
-    its outcome is dropped.  Raises TypeError for something that cannot be called, YieldFromMain outside a thread.
+    Returns its result or raises its exception.  The function sees a copy of the caller's contextvars, and may
+    use nothing of coro but ``post``.  When the caller is interrupted it leaves at once; the function runs to
+    its end and its outcome is dropped.  Raises TypeError for something that cannot be called, YieldFromMain
+    outside a thread.
     """
     if not callable(function):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
@@ -182,24 +185,27 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
         _pool.submit(job)
         while not job.done:
             _scheduler._suspend(job, _WAIT_OFFLOAD)
-    finally:
-        _pool.wait(-1)
+    except BaseException:
         with _pool.lock:
             job.abandoned = True
-            result, error = job.result, job.error
-            job.result = job.error = job.thread = None
-            if not job.done and job in _pool.jobs:
+            if job in _pool.jobs:
                 _pool.jobs.remove(job)  # nobody has begun it
-    if error is not None:
+        # Not into local variables: the traceback of the interruption keeps this frame, perhaps for long.
+        job.result = job.error = job.thread = None
+        raise
+    finally:
+        _pool.wait(-1)
+    job.thread = None
+    if job.error is not None:
         try:
-            raise error
+            raise job.error
         finally:
-            error = None  # the traceback names this frame: no cycle
-    return result
+            job.error = None  # the traceback names this frame: no cycle
+    return job.result  # type: ignore[no-any-return]
 
 
 def set_max_workers(number: int) -> int:
-    """At most this many worker OS threads (default 16); surplus ones end when they are done.  Returns the old bound.
+    """At most this many worker OS threads (default 16); surplus ones end when done.  Returns the old bound.
 
     Raises ValueError for a number below 1, TypeError for something else than an int.
     """

@@ -1,14 +1,16 @@
 """Host names to addresses: who is asked, and the resolver that works without any other package.
 
-``sock.connect`` calls addresses(), which asks the installed resolver.  The default one answers literals and the hosts file (hosts(5)) at once and leaves
-everything else to getaddrinfo(3) in a worker OS thread, since that call blocks.  coro-dns installs a better one with
-``set_resolver``.
+``sock.connect`` calls addresses(), which asks the installed resolver.  The default one answers literals and
+the hosts file (hosts(5)) at once and leaves everything else to getaddrinfo(3) in a worker OS thread, since
+that call blocks.  coro-dns installs a better one with ``set_resolver``.
 
-A resolver is any object with ``resolve_ipv4(name)`` and ``resolve_ipv6(name)``, each returning one numeric address; with
-``resolve_all(name, family)`` as well, returning a list in the order of preference, connections try them all.
+A resolver is any object with ``resolve_ipv4(name)`` and ``resolve_ipv6(name)``, each returning one numeric
+address; with ``resolve_all(name, family)`` as well, returning a list in the order of preference, connections
+try them all.
 
-Names that inet_aton(3) would take for an IPv4 address in an old notation ("123", "127.1", "0x7f.1") are refused: getaddrinfo
-turns them into addresses nobody meant.  Cost: one stat(2) of the hosts file a lookup; the file is parsed again only when it changed.
+Names that inet_aton(3) would take for an IPv4 address in an old notation ("123", "127.1", "0x7f.1") are
+refused: getaddrinfo turns them into addresses nobody meant.  Cost: one stat(2) of the hosts file a lookup;
+the file is parsed again only when it changed.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def _checked(name: Any) -> str:
         raise TypeError(f"a host name is a str, not {type(name).__name__}: {name!r}")
     bare = name[:-1] if name.endswith(".") else name
     if not bare or "\0" in bare or any(c.isspace() for c in bare):
-        raise ResolverNameError(f"{name!r} is not a host name: it is empty, or has blanks or NUL characters in it")
+        raise ResolverNameError(f"{name!r} is not a host name: it is empty, or has blanks or NULs in it")
     if len(bare) > NAME_MOST_CHARACTERS:
         raise ResolverNameError(f"a host name has at most {NAME_MOST_CHARACTERS} characters, not {len(bare)}")
     return bare
@@ -58,7 +60,9 @@ def _checked(name: Any) -> str:
 def _is_old_number(name: str) -> bool:
     # RFC 3696 section 2: the last label of a name is never all digits
     last = name.rpartition(".")[2].lower()
-    return last.isascii() and (last.isdigit() or (last.startswith("0x") and all(c in "0123456789abcdef" for c in last[2:])))
+    if last.startswith("0x"):
+        return all(c in "0123456789abcdef" for c in last[2:])
+    return last.isascii() and last.isdigit()
 
 
 class _Hosts:
@@ -100,7 +104,7 @@ class _Hosts:
         return names
 
 
-class dummy_resolver:  # noqa: N801 (the name is part of the interface)
+class dummy_resolver:
     """Literals, the hosts file, then getaddrinfo in a worker OS thread."""
 
     def __init__(self, hosts_file: str | os.PathLike[str] = HOSTS_FILE) -> None:
@@ -108,7 +112,7 @@ class dummy_resolver:  # noqa: N801 (the name is part of the interface)
         self._hosts = _Hosts(os.fspath(hosts_file))
 
     def resolve_ipv4(self, name: str) -> str:
-        """The first IPv4 address of a name.  Raises coro.NameError when it has none, TypeError unless it is a str."""
+        """The first IPv4 address of a name.  Raises coro.NameError, and TypeError unless it is a str."""
         return self.resolve_all(name, _AF_INET)[0]
 
     def resolve_ipv6(self, name: str) -> str:
@@ -118,8 +122,8 @@ class dummy_resolver:  # noqa: N801 (the name is part of the interface)
     def resolve_all(self, name: str, family: int) -> list[str]:
         """All addresses of a name in one family (AF.INET or AF.INET6), the best first; never empty.
 
-        Blocks the calling thread only.  Raises coro.NameError when there are none, TypeError unless the name is a
-        str, ValueError for another family.
+        Blocks the calling thread only.  Raises coro.NameError when there are none, TypeError unless the name
+        is a str, ValueError for another family.
         """
         if family not in (_AF_INET, _AF_INET6):
             raise ValueError(f"names have addresses of AF.INET and AF.INET6, not of family {family!r}")
@@ -132,6 +136,8 @@ class dummy_resolver:  # noqa: N801 (the name is part of the interface)
         known = self._hosts.look_up(bare, family)
         if known:
             return list(known)
+        if bare.lower() == "localhost" or bare.lower().endswith(".localhost"):
+            return ["127.0.0.1" if family == _AF_INET else "::1"]  # RFC 6761 section 6.3
         return self._ask_system(bare, family)
 
     def _ask_system(self, name: str, family: int) -> list[str]:
@@ -144,12 +150,18 @@ class dummy_resolver:  # noqa: N801 (the name is part of the interface)
         try:
             answers = in_thread(_socket.getaddrinfo, encoded, None, family, _socket.SOCK_STREAM)
         except _socket.gaierror as e:
-            raise ResolverNameError(f"no {_family_name(family)} address for {name!r}: {e.strerror or e}") from e
-        # a scope id would be lost otherwise (RFC 4007 section 11)
-        found = [a[4][0] if len(a[4]) < 4 or not a[4][3] or "%" in a[4][0] else f"{a[4][0]}%{a[4][3]}" for a in answers]
+            why = e.strerror or e
+            raise ResolverNameError(f"no {_family_name(family)} address for {name!r}: {why}") from e
+        found: dict[str, None] = {}
+        for answer in answers:
+            address = answer[4]
+            host = str(address[0])
+            if len(address) == 4 and address[3] and "%" not in host:
+                host += f"%{address[3]}"  # the scope id would be lost otherwise (RFC 4007 section 11)
+            found[host] = None
         if not found:
             raise ResolverNameError(f"no {_family_name(family)} address for {name!r}")
-        return list(dict.fromkeys(found))
+        return list(found)
 
 
 _resolver: Any = dummy_resolver()
@@ -163,7 +175,10 @@ def set_resolver(resolver: Any) -> Any:
     global _resolver
     for method in ("resolve_ipv4", "resolve_ipv6"):
         if not callable(getattr(resolver, method, None)):
-            raise TypeError(f"a resolver has the methods resolve_ipv4(name) and resolve_ipv6(name); {resolver!r} lacks {method}")
+            raise TypeError(
+                "a resolver has the methods resolve_ipv4(name) and resolve_ipv6(name); "
+                f"{resolver!r} lacks {method}"
+            )
     old, _resolver = _resolver, resolver
     return old
 
@@ -174,7 +189,7 @@ def get_resolver() -> Any:
 
 
 def addresses(name: str, family: int) -> list[str]:
-    """What the installed resolver says about a name: numeric addresses, at least one.  Raises what it raises."""
+    """What the installed resolver says about a name: at least one numeric address.  Raises what it raises."""
     resolver = _resolver
     if hasattr(resolver, "resolve_all"):
         found = list(resolver.resolve_all(name, family))

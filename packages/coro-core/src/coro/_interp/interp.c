@@ -160,10 +160,11 @@ coro_interp_clear(PyThreadState *ts)
     Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_loop));
     Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_task));
 #endif
-    context = ts->context;
-    ts->context = NULL;
-    ts->context_ver++;
-    Py_XDECREF(context);
+    while ((context = ts->context) != NULL) { /* a finaliser that uses a context variable makes a new one */
+        ts->context = NULL;
+        ts->context_ver++;
+        Py_DECREF(context);
+    }
 }
 
 struct _PyInterpreterFrame *
@@ -171,14 +172,19 @@ coro_interp_top_frame(const coro_interp *s, const char *base, const char *top, c
 {
 #if CORO_HAS_CFRAME
     const char *at = (const char *)s->cframe;
+    struct _PyInterpreterFrame *frame;
     if (at >= base && at < top) {
         at = copy + (at - base);
     }
-    return ((const _PyCFrame *)at)->current_frame;
+    frame = ((const _PyCFrame *)at)->current_frame;
 #else
-    (void)base, (void)top, (void)copy;
-    return s->frame;
+    struct _PyInterpreterFrame *frame = s->frame;
 #endif
+    /* An entry frame is innermost while a returning function's locals are released: skip it, wherever it is now. */
+    while ((const char *)frame >= base && (const char *)frame < top) {
+        frame = ((const struct _PyInterpreterFrame *)(copy + ((const char *)frame - base)))->previous;
+    }
+    return frame;
 }
 
 PyObject *

@@ -21,8 +21,13 @@ from ._measure import Latencies
 
 CONNECTORS = 64  # threads that open the first connections
 TURNS = 60  # exchanges of a connection before it misbehaves (chaos), on average
-BULK = 256 * 1024  # bytes echoed to a slow reader
+BULK = 128 * 1024  # bytes echoed to a slow reader
 RESET = struct.pack("ii", 1, 0)  # struct linger: on, no seconds: close(2) sends RST (socket(7))
+
+
+def slow_readers(connections: int) -> int:
+    """How many connections beyond the regular ones may read slowly at a time."""
+    return max(2, connections // 500)
 
 
 class WrongEcho(Exception):
@@ -45,6 +50,10 @@ class Load:
         self.pause = pause
         self.chaos = random.Random(seed) if chaos else None
         self.latencies = Latencies()
+        # For each of them the server holds what it could not send yet. A level that is reached at once and kept
+        # lets the memory of a long run be compared with that of its beginning.
+        self.slow_readers = 0
+        self.most_slow_readers = 2
         self.stopping = False
         self.open = 0
         self.requests = 0
@@ -74,6 +83,7 @@ class Load:
 
     def open_all(self, count: int) -> list[coro.sock]:
         """Open `count` connections and make one exchange over each; those that fail are counted as errors."""
+        self.most_slow_readers = slow_readers(count)
         ready: list[coro.sock] = []
         numbers = iter(range(count))
 
@@ -150,8 +160,12 @@ class Load:
             self.reset(connection)
         elif way < 0.7:
             self.half_close(connection)
-        elif way < 0.75:
-            self.read_slowly(number)
+        elif way < 0.75 and self.slow_readers < self.most_slow_readers:
+            self.slow_readers += 1
+            try:
+                self.read_slowly(number)
+            finally:
+                self.slow_readers -= 1
         else:
             self.events["closes"] += 1
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import coro
 
-from ._client import Load, Rate, keep_busy
+from ._client import Load, Rate, keep_busy, slow_readers
 from ._control import Line
 from ._measure import descriptors, ephemeral_ports, growth, raise_descriptor_limit, resident
 
@@ -95,13 +95,12 @@ class Demonstration:
         self.progress = Progress(options.quiet)
         self.notes: list[str] = []
         self.sizes: dict[str, list[int]] = {"server": [], "client": []}
-        # A slow reader needs a second connection of its own thread.
-        self.each = 2 if options.chaos else 1
-        limit = raise_descriptor_limit(options.connections * self.each + SPARE)
+        self.spare = SPARE + (slow_readers(options.connections) if options.chaos else 0)
+        limit = raise_descriptor_limit(options.connections + self.spare)
         self.connections = self._afforded(options.connections, limit, "this process")
 
     def _afforded(self, connections: int, limit: int, who: str) -> int:
-        most = max((limit - SPARE) // self.each, 1)
+        most = max(limit - self.spare, 1)
         if connections > most:
             self.notes.append(
                 f"{who} may open {limit} descriptors: {most} connections instead of {connections}"
@@ -113,7 +112,7 @@ class Demonstration:
         """The server process and our end of the conversation with it."""
         settings = {
             "addresses": _addresses(self.connections, self.options.chaos),
-            "descriptor_limit": self.connections * self.each + SPARE,
+            "descriptor_limit": self.connections + self.spare,
             # Small enough that a client that does not read blocks the server's send soon.
             "send_buffer": 16384 if self.options.chaos else 0,
         }
@@ -127,6 +126,7 @@ class Demonstration:
         """The whole run, as a thread; returns the report."""
         control = Line(control_fd)
         before = control.ask("report")
+        coro.yield_slice()
         self.connections = self._afforded(self.connections, before["limit"], "the server process")
         for note in self.notes:
             print(f"note: {note}", file=sys.stderr)
@@ -144,6 +144,7 @@ class Demonstration:
         opened = control.ask("report")
 
         tick = max(options.seconds / 100, 0.05)
+        self.progress.last, self.progress.requests = time.perf_counter(), 0
         rate = keep_busy(load, sockets, options.seconds, tick, lambda: self._look(control, load))
         sockets.clear()
         during = control.ask("report")
@@ -168,11 +169,12 @@ class Demonstration:
     def _look(self, control: Line, load: Load) -> None:
         """A look at both processes while they are busy: two samples of memory, and the line."""
         state = control.ask("report")
+        first = not self.sizes["server"]
         self.sizes["server"].append(state["resident"])
         self.sizes["client"].append(resident())
         now = time.perf_counter()
         elapsed, requests = now - self.progress.last, load.requests - self.progress.requests
-        if elapsed >= (0.25 if self.progress.live else 2.0):
+        if first or elapsed >= (0.25 if self.progress.live else 2.0):
             self.progress.requests = load.requests
             self.progress.show(
                 f"{load.open:6,} connections open, {requests / elapsed:9,.0f} requests/s,"
@@ -207,9 +209,7 @@ class Demonstration:
         if self.options.chaos and self.options.seconds >= SHORTEST_FLAT:
             problems += [f"{who}: memory grew by {g:.1%}" for who, g in growths.items() if g > FLAT]
         statistics = {
-            name: value - before["statistics"].get(name, 0)
-            for name, value in during["statistics"].items()
-            if isinstance(value, int)
+            name: value - before["statistics"][name] for name, value in during["statistics"].items()
         }
         latency = {f"p{share}": load.latencies.percentile(share / 100) * 1e3 for share in (50, 90, 99)}
         latency["max"] = load.latencies.greatest * 1e3
@@ -224,6 +224,7 @@ class Demonstration:
             "server_bytes_per_connection": (opened["resident"] - before["resident"]) / self.connections,
             "server_resident": during["resident"],
             "growth": growths,
+            "resident_samples": self.sizes,
             "leaked_descriptors": leaks,
             "server_statistics": statistics,
             "chaos": load.events if self.options.chaos else None,

@@ -1,0 +1,48 @@
+"""How Sphinx builds the manual. Warnings are errors (`sphinx-build -W`), broken references included.
+
+Needs an importable coro-core, because the reference pages are made of its docstrings. Nothing is fetched from the network.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+import coro
+
+project = "coro"
+author = "The coro authors"
+copyright = "the coro authors"  # Sphinx looks for this name
+version = ".".join(coro.__version__.split(".")[:2])
+release = coro.__version__
+
+extensions = ["sphinx.ext.autodoc", "changelog_fragments", "completeness"]
+exclude_patterns = ["_build"]
+
+html_theme = "alabaster"
+html_theme_options = {
+    "description": "Cooperative threads that read like blocking code",
+    "fixed_sidebar": True,
+    "page_width": "1080px",
+}
+html_show_sphinx = False
+html_copy_source = False
+
+# Docstrings put code in single or double backticks; both are code here.
+default_role = "literal"
+primary_domain = "py"
+highlight_language = "python"
+nitpicky = True
+nitpick_ignore_regex = [
+    # Base classes that autodoc names: the standard library is not linked, so that the build needs no network, and a few
+    # base classes of sock are not public.
+    (r"py:.*", r"(BaseException|Exception|OSError|object|collections\.abc\..*|typing\..*|types\..*)"),
+    (r"py:.*", r"coro\._.*"),
+]
+
+autodoc_member_order = "bysource"
+# The Python parts are annotated, the compiled ones are not; the docstrings say what matters for both.
+autodoc_typehints = "none"
+autodoc_preserve_defaults = True

@@ -1,0 +1,31 @@
+"""Hello, world: a few threads that greet in turn, and the program ends when the last one has.
+
+Run it with ``python hello.py --count 3``.
+"""
+
+import argparse
+
+import coro
+
+
+def greet(number: int, times: int) -> None:
+    for turn in range(1, times + 1):
+        print(f"hello from thread {number}, turn {turn}")
+        coro.yield_slice()  # let the others run; any call that waits would do the same
+
+
+def main(count: int, times: int) -> int:
+    threads = [coro.spawn(greet, number, times) for number in range(1, count + 1)]
+    print(f"spawned {len(threads)} threads, none has run yet")
+    for thread in threads:
+        thread.join()
+    return count * times
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Greet the world from several threads.")
+    parser.add_argument("--count", type=int, default=3, help="number of threads (default 3)")
+    parser.add_argument("--times", type=int, default=2, help="greetings of each (default 2)")
+    options = parser.parse_args()
+    greetings = coro.run(main, options.count, options.times)
+    print(f"{greetings} greetings")

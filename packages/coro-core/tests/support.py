@@ -1,0 +1,64 @@
+"""What the tests of the scheduler share: programs run in a process of their own, and a clock that moves when told to.
+
+A test that ends a loop by signals, hangs on purpose or forks has no business in the process that pytest runs in. Such
+programs get a time limit and leave their output; every other test calls `coro.run` itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coro import _ticks
+
+#: Seconds after which a program counts as hung. Generous: the machine may be busy, and nothing waits for it normally.
+LIMIT = 60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+def program(source: str, *options: str, limit: float = LIMIT) -> Outcome:
+    """Run a program text in a new interpreter and return what came of it. subprocess.TimeoutExpired when it hangs."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", *options, "-c", textwrap.dedent(source)],
+        capture_output=True,
+        text=True,
+        timeout=limit,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def ok(source: str, *options: str) -> list[str]:
+    """The output lines of a program that has to succeed without writing to stderr."""
+    outcome = program(source, *options)
+    assert outcome.code == 0, outcome.err
+    assert outcome.err == ""
+    return outcome.lines
+
+
+@contextlib.contextmanager
+def virtual_clock() -> Iterator[None]:
+    """Time stands still but for advance()."""
+    _ticks.install_virtual(10**12)
+    try:
+        yield
+    finally:
+        _ticks.remove_virtual()
+
+
+def advance(seconds: float) -> None:
+    """Move the virtual clock."""
+    _ticks.advance_virtual(round(seconds * 1e9))

@@ -1,0 +1,627 @@
+"""How loops end: exit codes, signals, the grace period, threads that refuse, and beginning anew afterwards.
+
+Whatever ends a process or depends on signals runs in a process of its own.
+"""
+
+import re
+import signal
+import sys
+import time
+
+import pytest
+from support import ok, program
+
+import coro
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    coro.set_print_exit_string(False)
+    yield
+    coro.set_print_exit_string(True)
+
+
+def exit_of(function, *args):
+    with pytest.raises(SystemExit) as info:
+        function(*args)
+    return info.value.code
+
+
+# ------------------------------------------------------------------------------------------------- codes
+
+
+@pytest.mark.parametrize("code", [0, 3, None, True, "text", ("any", "object"), -1])
+def test_set_exit_under_run_and_event_loop(code):
+    def main():
+        coro.set_exit(code)
+        coro._yield()
+
+    assert exit_of(coro.run, main) == code
+    coro.spawn(main)
+    assert exit_of(coro.event_loop) == code
+
+
+def test_set_exit_without_a_code_is_0():
+    assert exit_of(coro.run, lambda: coro.set_exit()) == 0
+
+
+@pytest.mark.parametrize("code", [0, 4, "text", None])
+def test_sys_exit_in_runs_main(code):
+    assert exit_of(coro.run, lambda: sys.exit(code)) == code
+
+
+@pytest.mark.parametrize("exc", [SystemExit(3), KeyboardInterrupt()])
+def test_sys_exit_elsewhere_is_an_exception_like_any_other(exc):
+    seen = []
+
+    def other():
+        raise exc
+
+    def main():
+        coro.set_exception_notifier(lambda: seen.append(sys.exc_info()[1]))
+        try:
+            coro.spawn(other).join()
+        finally:
+            coro.set_exception_notifier(None)
+        return "went on"
+
+    assert coro.run(main) == "went on"
+    assert seen == [exc]
+    coro.spawn(main)
+    coro.event_loop()
+    assert seen == [exc, exc]
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "err"),
+    [
+        ("coro.set_exit(3)", 3, ""),
+        ("coro.set_exit(True)", 1, ""),
+        ("coro.set_exit(None)", 0, ""),
+        ("coro.set_exit('text')", 1, "text\n"),
+        ("sys.exit(5)", 5, ""),
+        ("return 7", 0, ""),
+        ("raise ValueError('why')", 1, "ValueError: why"),
+    ],
+)
+def test_the_process_ends_with_the_code(ending, code, err):
+    outcome = program(
+        f"""
+        import coro, sys
+        def main():
+            {ending}
+        coro.run(main)
+        """
+    )
+    assert outcome.code == code
+    assert outcome.err == err if "Error" not in err else err in outcome.err
+    assert outcome.out == ""
+
+
+def test_the_last_word_on_the_code_before_the_loop_looks():
+    def main():
+        coro.set_exit(1)
+        coro.set_exit(2)
+
+    assert exit_of(coro.run, main) == 2
+
+
+def test_exiting_is_printed_by_event_loop_only():
+    source = """
+        import coro
+        coro.set_print_exit_string({})
+        coro.spawn(int)
+        coro.{}
+    """
+    assert re.fullmatch(r"-1:\t.*Exiting\.\.\.\n", program(source.format(True, "event_loop()")).err)
+    assert program(source.format(False, "event_loop()")).err == ""
+    assert program(source.format(True, "run(int)")).err == ""
+
+
+# ------------------------------------------------------------------------------------------------- in order
+
+
+def blocked(log, name, suspend):
+    try:
+        suspend()
+        log.append((name, "returned"))
+    except coro.Shutdown:
+        log.append((name, "shutdown"))
+        raise
+    finally:
+        log.append((name, "finally"))
+
+
+@pytest.mark.parametrize("how", ["return", "raise", "exit"])
+def test_the_others_are_shut_down_when_main_ends(how):
+    log = []
+    a, b = coro.socketpair()
+
+    def main():
+        coro.spawn(blocked, log, "yield", coro._yield)
+        coro.spawn(blocked, log, "sleep", lambda: coro.sleep_relative(1000))
+        coro.spawn(blocked, log, "read", lambda: a.recv(1))
+        coro.spawn(blocked, log, "join", coro.current().join)
+        coro.spawn(blocked, log, "daemon", coro._yield)
+        coro.yield_slice()
+        if how == "raise":
+            raise KeyError
+        if how == "exit":
+            coro.set_exit(1)
+        return 5
+
+    if how == "return":
+        assert coro.run(main) == 5
+        log.remove(("join", "returned"))
+    elif how == "raise":
+        with pytest.raises(KeyError):
+            coro.run(main)
+        log.remove(("join", "returned"))
+    else:
+        assert exit_of(coro.run, main) == 1
+        log.remove(("join", "returned"))
+    log.remove(("join", "finally"))
+    assert log == [(n, w) for n in ("yield", "sleep", "read", "daemon") for w in ("shutdown", "finally")]
+    a.close()
+    b.close()
+    assert len(coro.all_threads) == 0
+    assert coro.statistics().timers == 0
+
+
+def test_who_asked_for_the_exit_gets_its_shutdown_at_its_next_suspension():
+    log = []
+
+    def main():
+        coro.set_exit(0)
+        log.append("goes on")
+        try:
+            coro.sleep_relative(1000)
+        except coro.Shutdown:
+            log.append("shutdown")
+            raise
+
+    assert exit_of(coro.run, main) == 0
+    assert log == ["goes on", "shutdown"]
+
+
+def test_spawning_and_posting_during_the_end():
+    log = []
+
+    def stubborn():
+        unstarted = coro.new(int)
+        try:
+            coro._yield()
+        finally:
+            for attempt in (lambda: coro.spawn(int), unstarted.start, unstarted.schedule, lambda: coro.post(int)):
+                with pytest.raises(coro.LoopError, match="ending"):
+                    attempt()
+                log.append(1)
+
+    def main():
+        coro.spawn(stubborn)
+        coro.yield_slice()
+
+    coro.run(main)
+    assert log == [1] * 4
+
+
+def test_posting_after_the_end():
+    coro.run(int)
+    with pytest.raises(coro.LoopError, match="ended"):
+        coro.post(int)
+
+
+def test_clean_up_may_wait_for_descriptors_within_the_grace_period():
+    log = []
+    a, b = coro.socketpair()
+
+    def cleaning():
+        try:
+            coro._yield()
+        finally:
+            log.append(a.recv(10))
+
+    def answering():
+        try:
+            coro._yield()
+        finally:
+            coro.yield_slice()
+            b.send(b"bye")
+
+    def main():
+        coro.spawn(cleaning)
+        coro.spawn(answering)
+        coro.yield_slice()
+
+    coro.run(main)
+    a.close()
+    b.close()
+    assert log == [b"bye"]
+
+
+def test_a_shielded_clean_up_may_also_wait_for_time():
+    log = []
+
+    def cleaning():
+        try:
+            coro._yield()
+        finally:
+            with coro.shield(5):
+                coro.sleep_relative(0.005)
+                log.append("slept")
+            with pytest.raises(coro.TimeoutError), coro.shield(0.005):
+                coro._yield()
+            log.append("limited")
+
+    def main():
+        coro.spawn(cleaning)
+        coro.yield_slice()
+
+    coro.run(main)
+    assert log == ["slept", "limited"]
+
+
+@pytest.mark.parametrize("wait", [coro._yield, lambda: coro.sleep_relative(1000)])
+def test_the_end_comes_at_once_when_nothing_is_awaited(wait):
+    """A thread whose clean-up waits for nobody does not use up the grace period."""
+    log = []
+
+    def stubborn():
+        for _ in range(3):
+            try:
+                wait()
+            except coro.Shutdown as exc:
+                log.append(str(exc))
+
+    def main():
+        coro.spawn(stubborn)
+        coro.yield_slice()
+
+    began = time.monotonic()
+    coro.run(main)
+    assert time.monotonic() - began < 2
+    assert log[0] == ""
+    assert all("has ended" in text for text in log[1:])
+    assert len(log) == 3
+
+
+@pytest.mark.parametrize("grace", [0, 0.01])
+def test_after_the_grace_period_every_blocking_call_raises(grace):
+    a, b = coro.socketpair()
+    log = []
+
+    def stubborn():
+        for call in (lambda: a.recv(1), lambda: a.recv(1), coro.yield_slice, lambda: coro.sleep_relative(0), coro._yield):
+            try:
+                call()
+            except coro.Shutdown:
+                log.append("shutdown")
+
+    def main():
+        coro.spawn(stubborn)
+        coro.yield_slice()
+        coro.set_exit(1, grace=grace)
+        coro._yield()
+
+    began = time.monotonic()
+    assert exit_of(coro.run, main) == 1
+    assert time.monotonic() - began < 2
+    assert log == ["shutdown"] * 5
+    a.close()
+    b.close()
+
+
+def test_a_grace_period_is_for_one_loop_only():
+    """What set_exit asked for once does not shorten the end of a later loop."""
+    assert exit_of(coro.run, lambda: coro.set_exit(0, grace=0)) == 0
+    test_clean_up_may_wait_for_descriptors_within_the_grace_period()
+
+
+def test_set_exit_checks_the_grace_period():
+    for wrong in ("1", None, True, [1]):
+        with pytest.raises(TypeError, match="seconds"):
+            coro.set_exit(0, grace=wrong)
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="0 or more"):
+            coro.set_exit(0, grace=wrong)
+    coro.run(int)  # nothing was asked for
+
+
+REFUSING = """
+    import coro
+    def swallow():
+        while True:
+            try:
+                coro.{wait}
+            except coro.Interrupted:
+                pass
+    def main():
+        coro.spawn(swallow, thread_name="stubborn")
+        coro.spawn(swallow, thread_name="stubborn as well")
+        coro.yield_slice()
+        {end}
+    try:
+        coro.run(main)
+    finally:
+        print("ended", len(coro.all_threads), coro.coro_is_running())
+        print(coro.run(lambda: (coro.sleep_relative(0.001), "the next loop works")[1]))
+"""
+
+
+@pytest.mark.parametrize("wait", ["_yield()", "sleep_relative(1000)", "yield_slice()", "current()._yield()"])
+def test_a_thread_that_refuses_to_end_is_abandoned_and_named(wait):
+    outcome = program(REFUSING.format(wait=wait, end="coro.set_exit(3, grace=0.01)"))
+    assert outcome.code == 3, outcome.err
+    assert outcome.lines == ["ended 0 False", "the next loop works"]
+    lines = outcome.err.splitlines()
+    assert len(lines) == 2, outcome.err
+    for line, number, name in zip(lines, (2, 3), ("stubborn", "stubborn as well"), strict=True):
+        assert re.search(rf"thread {number} \({name}\) did not end in time and was abandoned at \[<string> swallow\|\d+\]$", line)
+
+
+def test_an_abandoned_thread_is_dead():
+    source = """
+        import coro
+        def swallow():
+            while True:
+                try:
+                    coro._yield()
+                except coro.Interrupted:
+                    pass
+        threads = []
+        def main():
+            threads.append(coro.spawn(swallow))
+            coro.yield_slice()
+        coro.run(main)
+        t, = threads
+        print(t.dead, t.scheduled, t.get_frame(), coro.where(t), t.result, t.exception)
+        def after():
+            for call in (t.schedule, t.start, lambda: t.raise_exception(ValueError)):
+                try:
+                    call()
+                except coro.DeadCoroutine:
+                    print("dead")
+            t.shutdown()
+            t.join()
+        coro.run(after)
+    """
+    outcome = program(source)
+    assert outcome.code == 0, outcome.err
+    assert outcome.lines == ["True False None [] None None", "dead", "dead", "dead"]
+
+
+# ------------------------------------------------------------------------------------------------- signals
+
+SIGNALS = """
+    import coro, os, signal, sys
+    def worker():
+        try:
+            coro.sleep_relative(1000)
+        finally:
+            print("finally")
+    def main():
+        coro.spawn(worker)
+        coro.yield_slice()
+        os.kill(os.getpid(), signal.{signal})
+        {then}
+    try:
+        {start}
+    except BaseException as exc:
+        print(type(exc).__name__, getattr(exc, "code", ""))
+    print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
+"""
+EVENT_LOOP = "coro.set_print_exit_string(False); coro.spawn(main); coro.event_loop()"
+
+
+@pytest.mark.parametrize("then", ["coro._yield()", "coro.sleep_relative(1000)", "coro.socketpair()[0].recv(1)"])
+@pytest.mark.parametrize(
+    ("number", "start", "raised"),
+    [
+        ("SIGINT", "coro.run(main)", "KeyboardInterrupt "),
+        ("SIGTERM", "coro.run(main)", "SystemExit 0"),
+        ("SIGINT", EVENT_LOOP, "SystemExit 0"),
+        ("SIGTERM", EVENT_LOOP, "SystemExit 0"),
+    ],
+)
+def test_a_signal_ends_the_loop_in_order(number, start, raised, then):
+    assert ok(SIGNALS.format(signal=number, start=start, then=then)) == ["finally", raised, "True True"]
+
+
+def test_a_signal_raises_nothing_inside_a_thread():
+    lines = ok(
+        """
+        import coro, os, signal
+        def main():
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                for n in range(100000):
+                    pass
+                print("went on")
+                coro.yield_slice()
+            except coro.Shutdown:
+                print("shutdown")
+                raise
+            except BaseException as exc:
+                print("wrong", exc)
+        try:
+            coro.run(main)
+        except KeyboardInterrupt:
+            print("KeyboardInterrupt")
+        """
+    )
+    # The slice ends before the loop looks at the signal's mark, or after: the thread may end first.
+    assert lines in (["went on", "shutdown", "KeyboardInterrupt"], ["went on", "KeyboardInterrupt"])
+
+
+def test_a_signal_wakes_a_loop_that_waits():
+    lines = ok(
+        """
+        import coro, os, signal, threading, time
+        def main():
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            coro.sleep_relative(1000)
+        began = time.monotonic()
+        try:
+            coro.run(main)
+        except KeyboardInterrupt:
+            print(time.monotonic() - began < 10)
+        """
+    )
+    assert lines == ["True"]
+
+
+@pytest.mark.parametrize(("start", "raised"), [("coro.run(main)", "KeyboardInterrupt"), (EVENT_LOOP, "SystemExit")])
+def test_a_second_interrupt_skips_the_grace_period(start, raised):
+    lines = ok(
+        f"""
+        import coro, os, signal, time
+        a, b = coro.socketpair()
+        def main():
+            n = 0
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                coro._yield()
+            except coro.Shutdown:
+                print("first")
+                coro.spawn  # clean-up that waits for a peer who says nothing
+                os.kill(os.getpid(), signal.SIGINT)
+                try:
+                    a.recv(1)
+                except coro.Shutdown as exc:
+                    print("second", exc)
+        began = time.monotonic()
+        try:
+            {start}
+        except BaseException as exc:
+            print(type(exc).__name__, time.monotonic() - began < 3)
+        """
+    )
+    assert lines == ["first", "second the event loop has ended; this thread must end too", f"{raised} True"]
+
+
+def test_handlers_of_the_program_are_left_alone():
+    lines = ok(
+        """
+        import coro, os, signal
+        seen = []
+        def mine(number, frame):
+            seen.append(number)
+        signal.signal(signal.SIGINT, mine)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        def main():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            coro.yield_slice()
+            coro.yield_slice()
+            return seen
+        print(coro.run(main), signal.getsignal(signal.SIGINT) is mine)
+        """
+    )
+    assert lines == [f"[{int(signal.SIGINT)}] True"]
+
+
+def test_signal_handlers_can_be_switched_off_for_event_loop():
+    lines = ok(
+        """
+        import coro, signal
+        coro.install_signal_handlers = False
+        coro.set_print_exit_string(False)
+        coro.spawn(lambda: print(signal.getsignal(signal.SIGINT) is signal.default_int_handler))
+        coro.event_loop()
+        """
+    )
+    assert lines == ["True"]
+
+
+def test_a_handler_that_raises_ends_the_loop_and_its_threads():
+    lines = ok(
+        """
+        import coro, os, signal, threading
+        def mine(number, frame):
+            raise RuntimeError("handler")
+        signal.signal(signal.SIGUSR1, mine)
+        def main():
+            try:
+                threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+                coro.sleep_relative(1000)
+            finally:
+                print("finally")
+        try:
+            coro.run(main)
+        except RuntimeError as exc:
+            print(exc)
+        print(coro.run(lambda: "next"))
+        """
+    )
+    assert lines == ["finally", "handler", "next"]
+
+
+# ------------------------------------------------------------------------------------------------- again
+
+
+def test_four_loops_one_after_the_other():
+    for n in range(4):
+        coro.spawn(coro.set_exit, n)
+        coro.spawn(coro._yield)
+        assert exit_of(coro.event_loop) == n
+        assert coro.run(lambda n=n: n) == n
+
+
+def test_a_loop_returns_when_nobody_is_left():
+    log = []
+    coro.spawn(lambda: (coro.yield_slice(), log.append(1)))
+    coro.event_loop()
+    coro.event_loop(0.5)
+    assert log == [1]
+
+
+def test_nested_loops_are_errors():
+    def main():
+        with pytest.raises(coro.LoopError, match="already"):
+            coro.run(int)
+        with pytest.raises(coro.LoopError, match="already"):
+            coro.event_loop()
+        coro.yield_slice()
+        assert len(coro.all_threads) == 1
+        return "still running"
+
+    assert coro.run(main) == "still running"
+
+
+def test_wrong_timeouts_and_functions():
+    for wrong in ("1", None, True, [1]):
+        with pytest.raises(TypeError, match="seconds"):
+            coro.event_loop(wrong)
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="more than 0"):
+            coro.event_loop(wrong)
+    with pytest.raises(TypeError, match="something to call"):
+        coro.run(3)
+    assert len(coro.all_threads) == 0
+
+
+def test_an_exit_asked_for_between_loops_ends_the_next_one_after_what_is_runnable():
+    log = []
+    coro.set_exit(9)
+    coro.spawn(log.append, 1)
+    assert exit_of(coro.event_loop) == 9
+    assert log == [1]
+    coro.spawn(log.append, 2)
+    coro.event_loop()
+
+
+@pytest.mark.parametrize("where", ["atexit.register(attempt)", "attempt()", "gc.callbacks.append(attempt); gc.collect()"])
+def test_blocking_outside_any_loop_is_an_error_also_after_one(where):
+    source = f"""
+        import atexit, coro, gc
+        def attempt(*args):
+            gc.callbacks.clear()
+            for call in (coro.yield_slice, coro._yield, lambda: coro.sleep_absolute(10**20), coro.new(int).join):
+                try:
+                    call()
+                except coro.YieldFromMain as exc:
+                    print(str(exc)[:20])
+        coro.run(int)
+        {where}
+    """
+    assert ok(source) == ["a blocking operation"] * 4

@@ -1,0 +1,352 @@
+"""Blocking functions in worker OS threads."""
+
+import contextvars
+import functools
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+
+import pytest
+
+import coro
+from coro import offload
+
+
+def in_loop(function):
+    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
+
+    return run
+
+
+def run_program(text):
+    result = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=20)
+    return result.returncode, result.stdout.split(), result.stderr
+
+
+@in_loop
+def test_results_and_arguments():
+    assert coro.in_thread(lambda: 5) == 5
+    assert coro.in_thread(divmod, 17, 5) == (3, 2)
+    assert coro.in_thread(dict, a=1, function=2, self=3) == {"a": 1, "function": 2, "self": 3}
+    assert coro.in_thread(threading.get_ident) != threading.get_ident()
+
+
+@in_loop
+def test_exceptions():
+    def fail(e):
+        raise e
+
+    for error in (ValueError("x"), KeyboardInterrupt(), SystemExit(3), coro.Shutdown(), GeneratorExit()):
+        with pytest.raises(type(error)) as e:
+            coro.in_thread(fail, error)
+        assert e.value is error
+        names = [entry.name for entry in e.traceback]
+        assert "fail" in names
+
+
+@in_loop
+def test_other_threads_go_on():
+    gate = threading.Event()
+    t = coro.spawn(coro.in_thread, gate.wait)
+    turns = 0
+    for _ in range(10):
+        coro.yield_slice()
+        turns += 1
+    assert not t.dead
+    gate.set()
+    t.join()
+    assert turns == 10
+
+
+@in_loop
+def test_many_at_once():
+    """More jobs than workers: they queue, and the bound holds."""
+    running = most = 0
+    lock = threading.Lock()
+
+    def job(i):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        with lock:
+            running -= 1
+        return i * i
+
+    results = {}
+
+    def caller(i):
+        results[i] = coro.in_thread(job, i)
+
+    old = coro.offload.set_max_workers(3)
+    try:
+        threads = [coro.spawn(caller, i) for i in range(100)]
+        for t in threads:
+            t.join()
+        assert results == {i: i * i for i in range(100)}
+        assert most <= 3
+    finally:
+        assert coro.offload.set_max_workers(old) == 3
+
+
+@in_loop
+def test_the_bound():
+    gate = threading.Event()
+    old = offload.set_max_workers(2)
+    try:
+        assert offload.get_max_workers() == 2
+        jobs = [coro.spawn(coro.in_thread, gate.wait) for _ in range(5)]
+        while offload.statistics()["busy"] < 2:
+            coro.sleep_relative(0.001)
+        coro.yield_slice()
+        s = offload.statistics()
+        assert (s["busy"], s["queued"], s["most"]) == (2, 3, 2)
+        gate.set()
+        for t in jobs:
+            t.join()
+        assert offload.statistics()["queued"] == 0
+    finally:
+        offload.set_max_workers(old)
+
+
+@in_loop
+def test_workers_are_used_again_and_end_when_idle(monkeypatch):
+    monkeypatch.setattr(offload, "IDLE_SECONDS", 0.001)
+    while offload.statistics()["workers"]:
+        coro.in_thread(int)                              # the old ones sleep for the old time: give them work
+        coro.sleep_relative(0.005)
+    monkeypatch.setattr(offload, "IDLE_SECONDS", 30)
+    idents = {coro.in_thread(threading.get_ident) for _ in range(20)}
+    assert len(idents) == 1
+    assert offload.statistics()["workers"] == 1
+    monkeypatch.setattr(offload, "IDLE_SECONDS", 0.001)
+    coro.in_thread(int)
+    while offload.statistics()["workers"]:
+        coro.sleep_relative(0.001)
+    assert coro.in_thread(int) == 0
+
+
+@in_loop
+def test_interruption_is_immediate_and_late_results_are_dropped():
+    gate = threading.Event()
+    done = threading.Event()
+    dropped_in = []
+
+    class Result:
+        def __del__(self):
+            dropped_in.append(threading.get_ident())
+            done.set()
+
+    def job():
+        gate.wait()
+        return Result()
+
+    with pytest.raises(coro.TimeoutError):
+        coro.with_timeout(0.001, coro.in_thread, job)
+    t = coro.spawn(coro.in_thread, lambda: gate.wait() and None)
+    coro.yield_slice()
+    t.shutdown()
+    t.join()
+    gate.set()
+    coro.in_thread(done.wait)
+    assert dropped_in[0] != threading.get_ident()
+
+
+@in_loop
+def test_an_interruption_in_the_moment_of_completion():
+    """The waiter is woken with a result, and interrupted before it runs: its own thread drops the result."""
+    for _ in range(50):
+        result = {"alive"}
+
+        class Result(set):
+            pass
+
+        made = []
+
+        def job(made=made, Result=Result):
+            made.append(weakref.ref(r := Result()))
+            return r
+
+        t = coro.spawn(coro.in_thread, job)
+        while not made:
+            coro.yield_slice()
+        t.shutdown()
+        t.join()
+        while made[0]() is not None:
+            gc.collect()
+            coro.sleep_relative(0.0001)
+        assert result
+
+
+@in_loop
+def test_a_job_nobody_began_is_taken_back():
+    gate = threading.Event()
+    called = []
+    old = offload.set_max_workers(max(1, offload.statistics()["workers"]))
+    try:
+        blockers = [coro.spawn(coro.in_thread, gate.wait) for _ in range(offload.get_max_workers())]
+        coro.yield_slice()
+        with pytest.raises(coro.TimeoutError):
+            coro.with_timeout(0.001, coro.in_thread, called.append, 1)
+        assert offload.statistics()["queued"] == 0
+        gate.set()
+        for t in blockers:
+            t.join()
+        assert called == []
+    finally:
+        offload.set_max_workers(old)
+
+
+@in_loop
+def test_spurious_wake_ups():
+    gate = threading.Event()
+    box = []
+    t = coro.spawn(lambda: box.append(coro.in_thread(gate.wait)))
+    coro.yield_slice()
+    for _ in range(3):
+        t.schedule("not yet")
+        coro.yield_slice()
+    assert box == []
+    gate.set()
+    t.join()
+    assert box == [True]
+
+
+@in_loop
+def test_context_variables():
+    var = contextvars.ContextVar("var", default="none")
+    var.set("caller's")
+
+    def job():
+        before = var.get()
+        var.set("worker's")
+        return before
+
+    assert coro.in_thread(job) == "caller's"
+    assert var.get() == "caller's"
+    assert coro.in_thread(var.get) == "caller's"
+
+
+@in_loop
+def test_posting_from_a_worker():
+    got = []
+    coro.in_thread(coro.post, got.append, 1)
+    while not got:
+        coro.yield_slice()
+
+
+@in_loop
+def test_the_scheduler_is_not_for_workers():
+    for function in (coro.yield_slice, lambda: coro.sleep_relative(0), lambda: coro.in_thread(int)):
+        with pytest.raises(coro.WrongThreadError):
+            coro.in_thread(function)
+
+
+def test_misuse():
+    with pytest.raises(coro.YieldFromMain):
+        coro.in_thread(int)
+
+    def main():
+        for bad in (None, 5, "x"):
+            with pytest.raises(TypeError, match="call"):
+                coro.in_thread(bad)
+        with pytest.raises(TypeError):
+            coro.in_thread()
+        with coro.no_switch(), pytest.raises(coro.NoSwitchError):
+            coro.in_thread(int)
+        assert offload.statistics()["queued"] == 0
+
+    coro.run(main)
+    with pytest.raises(ValueError, match="at least one"):
+        offload.set_max_workers(0)
+    with pytest.raises(TypeError, match="int"):
+        offload.set_max_workers("many")
+
+
+def test_a_job_alone_is_no_deadlock():
+    gate = threading.Event()
+
+    def main():
+        threading.Timer(0.02, gate.set).start()
+        return coro.in_thread(gate.wait)
+
+    assert coro.run(main) is True
+
+
+def test_idle_workers_do_not_hide_a_deadlock():
+    """In a process of its own: the OS thread that watches over this one might post."""
+    program = """
+import coro
+def main():
+    coro.in_thread(int)
+    coro._yield()
+try:
+    coro.run(main)
+except coro.DeadlockError:
+    print("deadlock")
+"""
+    assert run_program(program) == (0, ["deadlock"], "")
+
+
+def test_no_cycles_are_left():
+    def fail():
+        raise ValueError("x")
+
+    def main():
+        gc.collect()
+        gc.disable()
+        try:
+            class Marker:
+                pass
+
+            marker = Marker()
+            ref = weakref.ref(marker)
+
+            def call(marker=marker):
+                local = marker
+                try:
+                    coro.in_thread(fail)
+                except ValueError:
+                    pass
+                return local is not None
+
+            call()
+            del call, marker
+            assert ref() is None
+        finally:
+            gc.enable()
+
+    coro.run(main)
+
+
+def test_the_process_ends_although_a_job_hangs():
+    program = """
+import coro, threading
+def main():
+    try:
+        coro.with_timeout(0.01, coro.in_thread, threading.Event().wait)
+    except coro.TimeoutError:
+        print("left")
+coro.run(main)
+print("ended")
+"""
+    assert run_program(program) == (0, ["left", "ended"], "")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_starts_afresh():
+    coro.run(coro.in_thread, int)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ok = offload.statistics()["workers"] == 0 and coro.run(coro.in_thread, int) == 0
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitpid(pid, 0)[1] == 0

@@ -1,0 +1,229 @@
+"""Runs every program of the tutorial and the guide the way a reader would: in a process of its own, over real sockets.
+
+The servers are told to take any free port and print which; nothing waits for time to pass, except the idle limit of
+one server, which is 50 ms. About 0.15 s for the start of each process.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+TUTORIAL = DOCS / "tutorial"
+EXAMPLES = DOCS / "examples"
+PATIENCE = 60  # seconds; for a machine that is busy with other things
+
+pytestmark = pytest.mark.skipif(not TUTORIAL.is_dir(), reason="the tutorial is in the repository only, not in the sdist")
+
+
+def command(name: str, *arguments: Any) -> list[str]:
+    return [sys.executable, str(TUTORIAL / name), *map(str, arguments)]
+
+
+def run(name: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(name, *arguments), capture_output=True, text=True, timeout=PATIENCE)
+
+
+class Server:
+    """A running server program: its port, and later what it said after that."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self.process = process
+        self.port = port
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+
+    def end(self, signum: int | None = signal.SIGINT) -> tuple[int, str, str]:
+        """Send the signal, if any, and wait: exit status, rest of stdout, stderr."""
+        if signum is not None:
+            self.process.send_signal(signum)
+        out, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def server(name: str, *arguments: Any) -> Iterator[Server]:
+    process = subprocess.Popen(
+        command(name, *arguments, "--port", 0), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line.startswith("listening on port "):
+                process.kill()
+                pytest.fail(f"expected {name} to say where it listens, got {line!r} and {process.communicate()[1]!r}")
+            yield Server(process, int(line.split()[-1]))
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def read_all(s: socket.socket) -> bytes:
+    return b"".join(iter(lambda: s.recv(65536), b""))
+
+
+def test_every_program_is_tested() -> None:
+    tested = Path(__file__).read_text()
+    programs = sorted(p.name for p in TUTORIAL.glob("*.py"))
+    assert len(programs) >= 6
+    assert [name for name in programs if f'"{name}"' not in tested] == []
+
+
+def test_hello_threads_take_turns() -> None:
+    done = run("hello.py", "--count", 2, "--times", 2)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "spawned 2 threads, none has run yet",
+        "hello from thread 1, turn 1",
+        "hello from thread 2, turn 1",
+        "hello from thread 1, turn 2",
+        "hello from thread 2, turn 2",
+        "4 greetings",
+    ]
+
+
+def test_a_thousand_sleepers_sleep_at_the_same_time() -> None:
+    done = run("sleepers.py", "--count", 1000, "--seconds", 0.1)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "*" * 1000 + "\n"
+    assert done.stdout.startswith("1000 threads woke up, ")
+
+
+def test_echo_server_serves_several_clients_and_ends_with_ctrl_c() -> None:
+    with server("t1.py") as t1:
+        with t1.connect() as first, t1.connect() as second:
+            second.sendall(b"second")
+            first.sendall(b"first")
+            assert first.recv(100) == b"first"
+            assert second.recv(100) == b"second"
+            first.sendall(b"more" * 10_000)
+            first.shutdown(socket.SHUT_WR)
+            assert read_all(first) == b"more" * 10_000
+            status, out, err = t1.end()
+            assert (status, out, err) == (0, "stopped\n", "")
+            assert second.recv(100) == b""  # the session was ended in order, which closes its connection
+
+
+def test_a_hundred_clients_against_the_echo_server() -> None:
+    with server("t1.py") as t1:
+        done = run("t2.py", "--port", t1.port, "--count", 100, "--messages", 10)
+        assert (done.returncode, done.stdout) == (0, "100 of 100 clients done, 1000 messages echoed\n"), done.stderr
+        assert done.stderr == "." * 100 + "\n"
+        assert t1.end() == (0, "stopped\n", "")
+
+
+def test_client_says_how_many_failed() -> None:
+    with socket.socket() as reserved:  # bound and not listening: connections to it are refused
+        reserved.bind(("127.0.0.1", 0))
+        done = run("t2.py", "--port", reserved.getsockname()[1], "--count", 2)
+    assert (done.returncode, done.stdout) == (1, "0 of 2 clients done, 0 messages echoed\n")
+    assert done.stderr.count("ECONNREFUSED") == 2
+
+
+def test_polite_server_hangs_up_on_silence() -> None:
+    with server("t1_polite.py", "--idle", 0.05) as polite:
+        with polite.connect() as s:
+            assert read_all(s) == b"too slow, bye\r\n"
+        status, out, err = polite.end(signal.SIGTERM)
+        assert (status, out) == (0, "no longer listening\n"), err
+
+
+def test_polite_server_ends_when_told_to() -> None:
+    with server("t1_polite.py", "--idle", PATIENCE) as polite:
+        with polite.connect() as s, polite.connect() as bystander:
+            s.sendall(b"quit\r\n")
+            assert read_all(s) == b"quit\r\n"
+            assert read_all(bystander) == b""
+        status, out, err = polite.end(signum=None)
+        assert (status, out) == (0, "no longer listening\n"), err
+
+
+def test_proxy_shows_both_directions() -> None:
+    with server("t1.py") as t1, server("proxy.py", "127.0.0.1", t1.port) as proxy:
+        with proxy.connect() as s:
+            s.sendall(b"spy on me")
+            assert s.recv(100) == b"spy on me"
+            s.shutdown(socket.SHUT_WR)  # goes through the proxy to the server, whose end comes back
+            assert s.recv(100) == b""
+        status, out, err = proxy.end()
+        assert (status, err) == (0, "")
+        assert out.splitlines() == [
+            "==> 1 b'spy on me'",
+            "<== 1 b'spy on me'",
+            "==> 1 b''",
+            "<== 1 b''",
+            "stopped",
+        ]
+        assert t1.end() == (0, "stopped\n", "")
+
+
+def example(name: str, *arguments: Any) -> list[str]:
+    return [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
+
+
+def test_every_example_is_tested() -> None:
+    tested = Path(__file__).read_text()
+    assert [p.name for p in sorted(EXAMPLES.glob("*.py")) if f'"{p.name}"' not in tested] == []
+    assert EXAMPLES.is_dir()
+
+
+def test_interruptions_are_delivered_where_the_guide_says() -> None:
+    done = subprocess.run(example("interruptions.py"), capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "interrupted, some of it went out: True",
+        "too slow",
+        "expired: True",
+        "cleaned up",
+        "ended by Shutdown",
+    ]
+
+
+def test_other_os_threads_take_and_bring_work() -> None:
+    done = subprocess.run(example("other_os_threads.py"), capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "in_thread: 49",
+        "the other thread went on meanwhile: True",
+        "post: a message from outside",
+    ]
+
+
+def test_a_signal_asks_where_the_threads_are() -> None:
+    with subprocess.Popen(
+        example("where_on_signal.py"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stderr is not None
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGUSR1)
+            lines = [process.stderr.readline() for _ in range(4)]
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert [line.split()[:2] for line in lines] == [["1", "main"], ["2", "reader"], ["3", "sleeper"], ["4", "report"]]
+    assert "where_on_signal.py main|" in lines[0]
+    assert "('read', " in lines[1]
+    assert (process.returncode, out, err) == (0, "stopped\n", "")
+
+
+def test_a_dump_of_the_wrong_kind_of_lock_names_the_line() -> None:
+    source = (EXAMPLES / "lock_over_switch.py").read_text().splitlines()
+    wanted = 1 + next(n for n, line in enumerate(source) if line.startswith("    with lock:  # stops"))
+    done = subprocess.run(
+        example("lock_over_switch.py", "--seconds", 0.2), capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 1, "the process stands still until the watchdog of faulthandler ends it"
+    assert f'lock_over_switch.py", line {wanted} in waiter' in done.stderr
