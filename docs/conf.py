@@ -1,6 +1,7 @@
 """How Sphinx builds the manual. Warnings are errors (`sphinx-build -W`), broken references included.
 
-Needs an importable coro-core, because the reference pages are made of its docstrings. Nothing is fetched from the network.
+Needs an importable coro-core, because the reference pages are made of its docstrings. Nothing is fetched from
+the network.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ primary_domain = "py"
 highlight_language = "python"
 nitpicky = True
 nitpick_ignore_regex = [
-    # Base classes that autodoc names: the standard library is not linked, so that the build needs no network, and a few
-    # base classes of sock are not public.
+    # Base classes that autodoc names: the standard library is not linked, so that the build needs no network,
+    # and a few base classes of sock are not public.
     (r"py:.*", r"(BaseException|Exception|OSError|object|collections\.abc\..*|typing\..*|types\..*)"),
     (r"py:.*", r"coro\._.*"),
 ]

@@ -1,12 +1,13 @@
 """Proves that packages can be added to coro-core one at a time: as wheels, editable, and mixed.
 
-For each of the four combinations a fresh virtual environment gets coro-core alone and is checked, then the
-throw-away distribution of `tests/second-distribution` is added and both are checked, then it is removed and
-coro-core is checked again.  Against an interface version changed on purpose the second distribution must
-refuse to import.  Wheels are built isolated, as an installer does, with a folder of wheels as the only
-index: nobody's upload of a name of ours can get in, and the second build has to find coro-core's .pxd files
-in the wheel.  Editable builds run in a copy of the tree, because they put compiled modules beside the
-sources.  About two minutes; needs the package index once, for the build requirements.
+Two fresh virtual environments, one with coro-core from its wheel, one with an editable coro-core.  In each,
+coro-core alone is checked, then the throw-away distribution of `tests/second-distribution` is added, once as
+a wheel and once editable; both are checked, and after its removal coro-core again.  Against an interface
+version changed on purpose the second distribution must refuse to import.  Wheels are built isolated, as an
+installer does, with a folder of wheels as the only index: nobody's upload of a name of ours can get in, and
+the second build has to find coro-core's .pxd files in the wheel.  Editable builds run in a copy of the tree,
+because they put compiled modules beside the sources.  About two minutes; needs the package index once, for
+the build requirements.
 """
 
 from __future__ import annotations
@@ -116,20 +117,22 @@ def main() -> int:
         # "size changed" tells of a module compiled against another coro-core.
         strict = ["-W", "error::RuntimeWarning"]
         for core_editable in (False, True):
+            core = "editable" if core_editable else "wheel"
+            print(f"coro-core ({core})", flush=True)
+            python = make_environment(work / f"core-{core}")
+            install: list[str | Path] = [python, "-m", "pip", "install", "-q"]
+            # Not isolated: an editable coro-core is found in the environment and nowhere else.
+            editable = [*install, "--no-build-isolation", "-e"]
+            call(*install, *requires, "editables", env=env)
+            if core_editable:
+                call(*editable, tree / CORE, env=env)
+            else:
+                call(*install, "coro-core", env=env)
+            call(python, *strict, check, "core", env=env, cwd=work)
             for second_editable in (False, True):
-                what = " + ".join("editable" if e else "wheel" for e in (core_editable, second_editable))
-                print(what, flush=True)
-                python = make_environment(work / what.replace(" ", ""))
-                install: list[str | Path] = [python, "-m", "pip", "install", "-q"]
-                # Not isolated: an editable coro-core is found in the environment and nowhere else.
-                editable = [*install, "--no-build-isolation", "-e"]
-                if core_editable or second_editable:
-                    call(*install, *requires, "editables", env=env)
-                if core_editable:
-                    call(*editable, tree / CORE, env=env)
-                else:
-                    call(*install, "coro-core", env=env)
-                call(python, *strict, check, "core", env=env, cwd=work)
+                print(
+                    f"coro-core ({core}) + second ({'editable' if second_editable else 'wheel'})", flush=True
+                )
                 if second_editable:
                     call(*editable, tree / SECOND, env=env)
                 else:
@@ -137,8 +140,8 @@ def main() -> int:
                 call(python, *strict, check, "both", env=env, cwd=work)
                 call(python, "-m", "pip", "uninstall", "-q", "-y", "coro-second-distribution", env=env)
                 call(python, *strict, check, "core", env=env, cwd=work)
-                if second_editable and not core_editable:
-                    check_abi(python, tree / SECOND, env, work)
+            if not core_editable:
+                check_abi(python, tree / SECOND, env, work)
     print("second distribution: ok")
     return 0
 

@@ -1,8 +1,8 @@
 """A directive that shows the changelog fragments of a distribution: `.. changelog-fragments:: FOLDER`.
 
-The fragments (TOPIC.TYPE.md, see the README beside them) are what changed since the last release. They are plain
-paragraphs with `code` in backticks, which reads the same in Markdown and, with "literal" as default role, in
-reStructuredText; so they are handed to the parser as they are.
+The fragments (TOPIC.TYPE.md, see the README beside them) are what changed since the last release. They are
+plain paragraphs with `code` in backticks, which reads the same in Markdown and, with "literal" as default
+role, in reStructuredText; so they are handed to the parser as they are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class ChangelogFragments(SphinxDirective):
         for path in sorted(folder.glob("*.*.md")):
             kind = path.name.split(".")[-2]
             if kind not in found:
-                raise self.error(f"{path.name}: expected one of {', '.join(HEADINGS)} before .md, got {kind!r}")
+                raise self.error(
+                    f"{path.name}: expected one of {', '.join(HEADINGS)} before .md, got {kind!r}"
+                )
             found[kind].append(path)
         lines = StringList()
         for kind, paths in found.items():

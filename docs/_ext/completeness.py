@@ -1,17 +1,18 @@
-"""Fails the build when a public name of `coro` is missing from the reference, or a page describes a name that is gone.
+"""Fails the build when a public name of `coro` is missing from the reference.
 
-Public is what stands in `coro.__all__`, together with the two names that are kept out of it so that a star import does
-not hide built-in exceptions. The second half needs no code: autodoc warns about what it cannot import.
+Public is what stands in `coro.__all__`, together with the two names that are kept out of it so that a star
+import does not hide built-in exceptions. The opposite needs no code: autodoc warns about a name that is gone.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import coro
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
+
+import coro
 
 # Attributes that are modules, or bound to other names of this list and described with them.
 ELSEWHERE = {"oserrors"}

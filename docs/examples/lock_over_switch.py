@@ -1,6 +1,6 @@
 """What not to do: a ``threading.Lock`` held while a thread is suspended stops the whole process.
 
-The watchdog of the standard library ends it after ``--seconds`` and prints the line at which everything stands.
+The watchdog of the standard library ends it after ``--seconds`` and prints the line where everything stands.
 """
 
 import argparse

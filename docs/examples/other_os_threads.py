@@ -1,4 +1,4 @@
-"""Both ways across: a blocking function moved out of the loop's OS thread, and another OS thread that calls in."""
+"""Both ways across: a blocking function moved to a worker OS thread, and another OS thread that calls in."""
 
 import threading
 import time

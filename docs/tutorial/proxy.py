@@ -1,6 +1,6 @@
 """A proxy that lets you watch a protocol: it passes bytes both ways and prints what goes by.
 
-Run it with ``python proxy.py 127.0.0.1 9000 --port 9001`` and point a client at port 9001; end it with Ctrl-C.
+Run it with ``python proxy.py 127.0.0.1 9000 --port 9001``, point a client at port 9001, end it with Ctrl-C.
 """
 
 import argparse
@@ -46,7 +46,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Watch a protocol from between client and server.")
     parser.add_argument("host", help="host name or address of the server")
     parser.add_argument("host_port", type=int, help="port of the server")
-    parser.add_argument("--port", type=int, default=9001, help="port to listen on, 0 for any free one (default 9001)")
+    parser.add_argument("--port", type=int, default=9001, help="port, 0 for any free one (default 9001)")
     options = parser.parse_args()
     try:
         coro.run(serve, options.port, options.host, options.host_port)

@@ -1,7 +1,7 @@
 """A thousand threads that sleep for a random while each and print a star when they wake up.
 
-Run it with ``python sleepers.py --count 1000 --seconds 5``. A sleeping thread costs a timer and what it has on its
-stack, so a hundred thousand of them are no trouble either.
+Run it with ``python sleepers.py --count 1000 --seconds 5``. A sleeping thread costs a timer and what it has
+on its stack, so a hundred thousand of them are no trouble either.
 """
 
 import argparse
@@ -33,7 +33,8 @@ def main(count: int, seconds: float) -> None:
     for thread in threads:
         thread.join()
     coro.write_stderr("\n")
-    print(f"{sleepers.woken} threads woke up, {sleepers.most} slept at once, {time.monotonic() - began:.1f} s in all")
+    took = time.monotonic() - began
+    print(f"{sleepers.woken} threads woke up, {sleepers.most} slept at once, {took:.1f} s in all")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """An echo server: whatever a client sends comes back, and every client has a thread of its own.
 
-Run it with ``python t1.py --port 9000``, talk to it with ``nc 127.0.0.1 9000`` or with t2.py, end it with Ctrl-C.
+Run it with ``python t1.py --port 9000``, talk to it with ``nc 127.0.0.1 9000`` or t2.py, end it with Ctrl-C.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def serve(port: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Echo server.")
-    parser.add_argument("--port", type=int, default=9000, help="port to listen on, 0 for any free one (default 9000)")
+    parser.add_argument("--port", type=int, default=9000, help="port, 0 for any free one (default 9000)")
     options = parser.parse_args()
     try:
         coro.run(serve, options.port)

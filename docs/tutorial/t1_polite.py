@@ -1,6 +1,6 @@
-"""The echo server of t1.py with manners: it hangs up on silent clients, and a line ``quit`` ends the whole server.
+"""The echo server of t1.py with manners: it hangs up on silent clients, and a line ``quit`` ends it.
 
-Run it with ``python t1_polite.py --port 9000 --idle 10``. This is one solution of the exercises in the chapter.
+Run it with ``python t1_polite.py --port 9000 --idle 10``. One solution of the exercises in the chapter.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def serve(port: int, idle: float) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Echo server that hangs up on silent clients.")
-    parser.add_argument("--port", type=int, default=9000, help="port to listen on, 0 for any free one (default 9000)")
+    parser.add_argument("--port", type=int, default=9000, help="port, 0 for any free one (default 9000)")
     parser.add_argument("--idle", type=float, default=10, help="seconds of silence allowed (default 10)")
     options = parser.parse_args()
     coro.spawn(serve, options.port, options.idle)

@@ -1,7 +1,7 @@
 """An echo client: a hundred threads, each with a connection of its own, keep the server of t1.py busy.
 
-Run it with ``python t2.py --port 9000 --count 100`` while the server runs; it ends by itself. A dot is a thread that
-has finished.
+Run it with ``python t2.py --port 9000 --count 100`` while the server runs; it ends by itself. A dot is a
+thread that has finished.
 """
 
 import argparse

@@ -18,6 +18,9 @@ from coro import _ticks
 #: Seconds after which a program counts as hung. Generous: the machine may be busy, and nothing waits for it normally.
 LIMIT = 60
 
+#: A shell that starts the tests in the background has them ignore SIGINT, and programs inherit that.
+PROLOGUE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); del signal\n"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -33,7 +36,7 @@ class Outcome:
 def program(source: str, *options: str, limit: float = LIMIT) -> Outcome:
     """Run a program text in a new interpreter and return what came of it. subprocess.TimeoutExpired when it hangs."""
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", *options, "-c", textwrap.dedent(source)],
+        [sys.executable, "-X", "faulthandler", *options, "-c", PROLOGUE + textwrap.dedent(source)],
         capture_output=True,
         text=True,
         timeout=limit,

@@ -1,6 +1,7 @@
 """Events that are not descriptors (timers, processes, signals, files), and handlers for all kinds.
 
-Signals are sent by the process to itself, children end when they are told to through a pipe, and files are changed by
+Signals are sent by the process to itself, children end when they are told to through a pipe, and files are
+changed by
 the test: nothing depends on how long something takes.
 """
 
@@ -16,21 +17,9 @@ import time
 import pytest
 
 import coro
-from coro import _poller, oserrors
-from coro._poller import (
-    EFILT,
-    EV,
-    EVFILT,
-    NOTE,
-    event_map,
-    kevent_key,
-    kevent_target,
-    py_event,
-    py_kevent,
-    remove_handler,
-    set_handler,
-    wait_for,
-)
+from coro import _events, oserrors
+from coro._events import EFILT, EV, EVFILT, NOTE, event_map, remove_handler, set_handler, wait_for
+from coro._poller import kevent_key, kevent_target, py_event, py_kevent
 
 READ, WRITE, EXCEPT = EVFILT.READ, EVFILT.WRITE, EVFILT.EXCEPT
 PROC, SIGNAL, TIMER, VNODE = EVFILT.PROC, EVFILT.SIGNAL, EVFILT.TIMER, EVFILT.VNODE
@@ -96,7 +85,7 @@ def notified():
     coro.set_exception_notifier(before)
 
 
-# -- names and values ------------------------------------------------------------------------------------------------
+# -- names and values ----
 
 
 def test_constants_are_those_of_kqueue():
@@ -136,11 +125,19 @@ def test_objects_are_read_only_and_not_made_by_hand():
     assert repr(event) == "<py_kevent ident=1 filter=TIMER flags=0x0 fflags=0x0 data=1>"
 
 
-# -- timers ----------------------------------------------------------------------------------------------------------
+# -- timers ----
 
 
-@pytest.mark.parametrize("unit, data, seconds", [(0, 2, 0.002), (NOTE.MSECONDS, 2, 0.002), (NOTE.USECONDS, 500, 0.0005),
-                                                 (NOTE.NSECONDS, 300_000, 0.0003), (NOTE.SECONDS, 0, 0)])
+@pytest.mark.parametrize(
+    "unit, data, seconds",
+    [
+        (0, 2, 0.002),
+        (NOTE.MSECONDS, 2, 0.002),
+        (NOTE.USECONDS, 500, 0.0005),
+        (NOTE.NSECONDS, 300_000, 0.0003),
+        (NOTE.SECONDS, 0, 0),
+    ],
+)
 def test_timer(unit, data, seconds):
     def main():
         start = time.monotonic()
@@ -220,13 +217,15 @@ def test_timer_arguments():
     coro.run(main)
 
 
-# -- processes --------------------------------------------------------------------------------------------------------
+# -- processes ----
 
 
 def child(code):
     """A child that ends with this exit code when its standard input is closed."""
-    return subprocess.Popen([sys.executable, "-S", "-E", "-c", f"import sys, os; sys.stdin.read(); os._exit({code})"],
-                            stdin=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", f"import sys, os; sys.stdin.read(); os._exit({code})"],
+        stdin=subprocess.PIPE,
+    )
 
 
 def reap(process):
@@ -264,7 +263,7 @@ def test_process_killed_and_waited_for_after_its_death():
         assert caught.value.other is t
         p.send_signal(signal.SIGKILL)
         t.join()
-        event = coro.with_timeout(5, wait_for, p.pid, PROC)         # dead already: at once
+        event = coro.with_timeout(5, wait_for, p.pid, PROC)  # dead already: at once
         handled = Box()
         set_handler((p.pid, PROC), handled)
         assert event_map == {}
@@ -324,7 +323,7 @@ def test_process_errors():
     coro.run(main)
 
 
-# -- signals ----------------------------------------------------------------------------------------------------------
+# -- signals ----
 
 
 def test_signal():
@@ -410,7 +409,8 @@ def test_signal_interrupted_after_it_came_is_kept(pipe):
             wait_for(r, READ)
             t.raise_exception(Stop)
 
-        # A poll looks at signals after all descriptors, but the killer is woken in the same poll and runs before.
+        # A poll looks at signals after all descriptors, but the killer is woken in the same poll and runs
+        # before.
         t = coro.spawn(waiter)
         let_others_run()
         k = coro.spawn(killer)
@@ -462,7 +462,7 @@ def test_earlier_wakeup_descriptor_is_restored():
             assert signal.set_wakeup_fd(-1) == a.fileno()
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files ----
 
 
 @pytest.fixture
@@ -475,15 +475,19 @@ def file(tmp_path):
 ALL = NOTE.DELETE | NOTE.WRITE | NOTE.EXTEND | NOTE.ATTRIB | NOTE.LINK | NOTE.RENAME | NOTE.REVOKE
 
 
-@pytest.mark.parametrize("change, expected", [
-    (lambda f: os.pwrite(f.fileno(), b"x", 0), NOTE.WRITE),
-    (lambda f: os.pwrite(f.fileno(), b"x", 100), NOTE.WRITE | NOTE.EXTEND),
-    (lambda f: os.truncate(f.name, 5), NOTE.WRITE),
-    (lambda f: os.chmod(f.name, 0o600), NOTE.ATTRIB),
-    (lambda f: os.link(f.name, f"{f.name}.2"), NOTE.LINK),
-    (lambda f: os.rename(f.name, f"{f.name}.3"), NOTE.RENAME),
-    (lambda f: os.unlink(f.name), NOTE.DELETE),
-], ids=["write", "extend", "truncate", "attrib", "link", "rename", "delete"])
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        (lambda f: os.pwrite(f.fileno(), b"x", 0), NOTE.WRITE),
+        (lambda f: os.pwrite(f.fileno(), b"x", 100), NOTE.WRITE | NOTE.EXTEND),
+        (lambda f: os.truncate(f.name, 5), NOTE.WRITE),
+        (lambda f: os.chmod(f.name, 0o600), NOTE.ATTRIB),
+        (lambda f: os.link(f.name, f"{f.name}.2"), NOTE.LINK),
+        (lambda f: os.rename(f.name, f"{f.name}.3"), NOTE.RENAME),
+        (lambda f: os.unlink(f.name), NOTE.DELETE),
+    ],
+    ids=["write", "extend", "truncate", "attrib", "link", "rename", "delete"],
+)
 def test_file_changes(file, change, expected):
     def main():
         t = coro.spawn(change, file)
@@ -550,7 +554,7 @@ def test_file_errors(file):
     coro.run(main)
 
 
-# -- handlers ---------------------------------------------------------------------------------------------------------
+# -- handlers ----
 
 
 def test_oneshot_handler(pipe):
@@ -610,7 +614,9 @@ def test_persistent_handler_runs_one_at_a_time(pipe):
         def handler(event):
             assert not running
             running.append(1)
-            coro.sleep_relative(0.001)           # the byte is still there: a level-triggered descriptor would fire again
+            coro.sleep_relative(
+                0.001
+            )  # the byte is still there: a level-triggered descriptor would fire again
             got.append(os.read(r, 1))
             running.pop()
             if len(got) == 3:
@@ -696,12 +702,12 @@ def test_handler_of_a_descriptor_that_is_closed(pipe):
     r, w = pipe
 
     def main():
-        _poller._own(r)
+        _events._own(r)
         box = Box()
         set_handler((r, READ), box, EV.ADD)
         let_others_run()
         target = event_map[kevent_key(READ, r)]
-        _poller._disown(r)
+        _events._disown(r)
         assert target.status == "ABORTED"
         assert event_map == {}
         os.write(w, b"x")
@@ -715,9 +721,9 @@ def test_handler_on_an_owned_descriptor(pipe):
     r, w = pipe
 
     def main():
-        _poller._own(r)
+        _events._own(r)
         os.write(w, b"x")
-        coro.with_timeout(5, _poller._wait_owned, r, READ)
+        coro.with_timeout(5, _events._wait_owned, r, READ)
         # Readable already, and the edge is over: the handler must fire all the same.
         box = Box()
         set_handler((r, READ), box, EV.ADD)
@@ -728,7 +734,7 @@ def test_handler_on_an_owned_descriptor(pipe):
         let_others_run()
         assert len(box.events) == n
         remove_handler((r, READ))
-        _poller._disown(r)
+        _events._disown(r)
 
     coro.run(main)
 

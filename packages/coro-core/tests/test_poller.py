@@ -1,13 +1,14 @@
 """Waiting for descriptors: every way an event can come, get lost, or belong to somebody else.
 
-Owned descriptors (those of socks) are reached through the underscore functions of ``coro._poller``, which are what
-sockets call from C; everything else through ``wait_for``.  Threads are put in order by letting them wait for events,
-never by time.
+Owned descriptors (those of socks) are reached through the underscore functions of ``coro._events``, which are
+what sockets call from C; everything else through ``wait_for``.  Threads are put in order by letting them wait
+for events, never by time.
 """
 
 import errno
 import fcntl
 import os
+import random
 import resource
 import socket
 import subprocess
@@ -19,8 +20,9 @@ import time
 import pytest
 
 import coro
-from coro import _poller, oserrors
-from coro._poller import EV, EVFILT, event_map, kevent_key, wait_for
+from coro import _events, _poller, oserrors
+from coro._events import EV, EVFILT, event_map, wait_for
+from coro._poller import kevent_key
 
 READ, WRITE, EXCEPT = EVFILT.READ, EVFILT.WRITE, EVFILT.EXCEPT
 READ_READY = 2
@@ -94,7 +96,7 @@ class Woken(Exception):
     pass
 
 
-# -- events ------------------------------------------------------------------------------------------------------
+# -- events ----
 
 
 def test_readable(pipe):
@@ -211,11 +213,11 @@ def test_regular_file_is_always_ready(tmp_path):
             with pytest.raises(oserrors.EPERM):
                 wait_for(f, EXCEPT)
             fd = f.fileno()
-            _poller._own(fd)
-            _poller._wait_owned(fd, READ)
-            _poller._wait_owned(fd, WRITE)
-            _poller._wait_owned(fd, READ, True)
-            _poller._disown(fd)
+            _events._own(fd)
+            _events._wait_owned(fd, READ)
+            _events._wait_owned(fd, WRITE)
+            _events._wait_owned(fd, READ, True)
+            _events._disown(fd)
             return event.flags
 
         assert coro.run(main) == 0
@@ -247,12 +249,12 @@ def test_more_events_than_the_buffer_holds():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# -- errors ------------------------------------------------------------------------------------------------------
+# -- errors ----
 
 
 def test_bad_descriptors(pipe):
     def main():
-        let_others_run()          # the poller has its own descriptors by now
+        let_others_run()  # the poller has its own descriptors by now
         number = os.dup(pipe.r)
         os.close(number)
         with pytest.raises(oserrors.EBADF):
@@ -328,7 +330,7 @@ def test_event_map_shows_waiting_threads(pipe, pair):
     coro.run(main)
 
 
-# -- several threads, one descriptor -------------------------------------------------------------------------------
+# -- several threads, one descriptor ----
 
 
 def test_read_and_write_waiters_are_independent(pair):
@@ -389,9 +391,10 @@ def test_interrupted_waiter_leaves_the_other_direction_alone(pair):
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_cleanup_does_not_take_a_later_registration(pipe, pipe2, owned):
-    """A is woken, but before it runs B begins to wait for the same descriptor; A's cleaning up must leave B alone."""
+    """A is woken, but before it runs B begins to wait for the same descriptor; A's cleaning up must leave B
+    alone."""
     if owned:
-        wait = _poller._wait_owned
+        wait = _events._wait_owned
     else:
         wait = wait_for
 
@@ -403,10 +406,10 @@ def test_cleanup_does_not_take_a_later_registration(pipe, pipe2, owned):
             log.append("first")
             os.read(pipe.r, 100)
             if owned:
-                _poller._clear_flags(pipe.r, READ_READY)
+                _events._clear_flags(pipe.r, READ_READY)
 
         def second():
-            wait_for(pipe2.r, READ)      # ready before the other pipe in the same poll: runs earlier
+            wait_for(pipe2.r, READ)  # ready before the other pipe in the same poll: runs earlier
             log.append("second ready")
             for _ in range(2):
                 wait(pipe.r, READ)
@@ -417,7 +420,7 @@ def test_cleanup_does_not_take_a_later_registration(pipe, pipe2, owned):
                     pass
 
         if owned:
-            _poller._own(pipe.r)
+            _events._own(pipe.r)
         a, b = coro.spawn(first), coro.spawn(second)
         let_others_run()
         os.write(pipe2.w, b"1")
@@ -427,7 +430,7 @@ def test_cleanup_does_not_take_a_later_registration(pipe, pipe2, owned):
         a.join()
         b.join()
         if owned:
-            _poller._disown(pipe.r)
+            _events._disown(pipe.r)
         return log
 
     log = coro.run(main)
@@ -447,17 +450,17 @@ def test_interrupted_by_timeouts_then_served(pipe):
     assert coro.run(main) == pipe.r
 
 
-# -- owned descriptors ----------------------------------------------------------------------------------------------
+# -- owned descriptors ----
 
 
 def test_owned_registration_is_made_once(pipe, pipe2):
     def main():
         for p in (pipe, pipe2):
-            _poller._own(p.r)
+            _events._own(p.r)
 
         def answer():
             for _ in range(50):
-                _poller._wait_owned(pipe.r, READ)
+                _events._wait_owned(pipe.r, READ)
                 os.read(pipe.r, 10)
                 os.write(pipe2.w, b"y")
 
@@ -465,12 +468,12 @@ def test_owned_registration_is_made_once(pipe, pipe2):
         changes = []
         for _ in range(50):
             os.write(pipe.w, b"x")
-            _poller._wait_owned(pipe2.r, READ)
+            _events._wait_owned(pipe2.r, READ)
             os.read(pipe2.r, 10)
             changes.append(_poller.poller_statistics()["changes"])
         t.join()
         for p in (pipe, pipe2):
-            _poller._disown(p.r)
+            _events._disown(p.r)
         return changes
 
     changes = coro.run(main)
@@ -479,32 +482,32 @@ def test_owned_registration_is_made_once(pipe, pipe2):
 
 def test_readiness_is_remembered(pipe):
     def main():
-        _poller._own(pipe.r)
+        _events._own(pipe.r)
         with pytest.raises(coro.TimeoutError):
-            coro.with_timeout(0.001, _poller._wait_owned, pipe.r, READ)
+            coro.with_timeout(0.001, _events._wait_owned, pipe.r, READ)
         os.write(pipe.w, b"x")
         let_others_run()
-        assert _poller._fd_flags(pipe.r) & READ_READY
-        coro.with_timeout(5, _poller._wait_owned, pipe.r, READ)
-        assert not _poller._fd_flags(pipe.r) & READ_READY
+        assert _events._fd_flags(pipe.r) & READ_READY
+        coro.with_timeout(5, _events._wait_owned, pipe.r, READ)
+        assert not _events._fd_flags(pipe.r) & READ_READY
         # An explicit wait asks the kernel again.
-        coro.with_timeout(5, _poller._wait_owned, pipe.r, READ, True)
+        coro.with_timeout(5, _events._wait_owned, pipe.r, READ, True)
         os.read(pipe.r, 10)
         with pytest.raises(coro.TimeoutError):
-            coro.with_timeout(0.001, _poller._wait_owned, pipe.r, READ, True)
-        _poller._disown(pipe.r)
+            coro.with_timeout(0.001, _events._wait_owned, pipe.r, READ, True)
+        _events._disown(pipe.r)
 
     coro.run(main)
 
 
 def test_interrupted_after_the_event_leaves_it_for_the_next(pipe, pipe2):
     def main():
-        _poller._own(pipe.r)
+        _events._own(pipe.r)
         outcome = []
 
         def first():
             try:
-                _poller._wait_owned(pipe.r, READ)
+                _events._wait_owned(pipe.r, READ)
                 outcome.append("woken")
             except Woken:
                 outcome.append("interrupted")
@@ -520,8 +523,8 @@ def test_interrupted_after_the_event_leaves_it_for_the_next(pipe, pipe2):
         os.write(pipe.w, b"2")
         a.join()
         k.join()
-        coro.with_timeout(5, _poller._wait_owned, pipe.r, READ)
-        _poller._disown(pipe.r)
+        coro.with_timeout(5, _events._wait_owned, pipe.r, READ)
+        _events._disown(pipe.r)
         return outcome
 
     assert coro.run(main) == ["interrupted"]
@@ -544,12 +547,12 @@ def test_spurious_wakeup_is_not_an_event(pipe):
 @pytest.mark.parametrize("scheduled", [False, True])
 def test_closed_while_waiting(pipe, scheduled):
     def main():
-        _poller._own(pipe.r)
+        _events._own(pipe.r)
         outcome = []
 
         def waiter():
             try:
-                _poller._wait_owned(pipe.r, READ)
+                _events._wait_owned(pipe.r, READ)
             except coro.ClosedError as e:
                 outcome.append(e)
 
@@ -557,7 +560,7 @@ def test_closed_while_waiting(pipe, scheduled):
         let_others_run()
         if scheduled:
             t.schedule()
-        _poller._disown(pipe.r, coro.current())
+        _events._disown(pipe.r, coro.current())
         t.join()
         assert len(outcome) == 1
         assert scheduled or outcome[0].args == (coro.current(),)
@@ -577,18 +580,18 @@ def test_adopting_a_number_flushes_stale_waiters(pipe):
 
         t = coro.spawn(waiter)
         let_others_run()
-        _poller._own(pipe.r)
+        _events._own(pipe.r)
         t.join()
         # The same open file is known to the kernel from before: owning it must still arm it.
         os.write(pipe.w, b"x")
-        coro.with_timeout(5, _poller._wait_owned, pipe.r, READ)
-        _poller._disown(pipe.r)
+        coro.with_timeout(5, _events._wait_owned, pipe.r, READ)
+        _events._disown(pipe.r)
         return outcome
 
     assert coro.run(main) == ["closed"]
 
 
-# -- numbers that other code closes and uses again -----------------------------------------------------------------
+# -- numbers that other code closes and uses again ----
 
 
 def test_closed_and_reused_number_still_fires(pipe, pipe2):
@@ -648,7 +651,7 @@ def test_event_of_a_duplicate_is_not_taken_for_the_new_file(pipe, pipe2):
         os.close(copy)
         return os.read(pipe.r, 10)
 
-    before = coro.set_exception_notifier(lambda: None)      # t ends with ClosedError
+    before = coro.set_exception_notifier(lambda: None)  # t ends with ClosedError
     try:
         assert coro.run(main) == b"new"
     finally:
@@ -658,38 +661,38 @@ def test_event_of_a_duplicate_is_not_taken_for_the_new_file(pipe, pipe2):
 def test_owned_number_closed_behind_our_back_and_reused(pipe, pipe2):
     def main():
         fd = pipe.r
-        _poller._own(fd)
+        _events._own(fd)
         with pytest.raises(coro.TimeoutError):
-            coro.with_timeout(0.001, _poller._wait_owned, fd, READ)
+            coro.with_timeout(0.001, _events._wait_owned, fd, READ)
         copy = os.dup(fd)
         os.dup2(pipe2.r, fd)
-        _poller._own(fd)
+        _events._own(fd)
         os.write(pipe.w, b"old")
         with pytest.raises(coro.TimeoutError):
-            coro.with_timeout(0.001, _poller._wait_owned, fd, READ)
+            coro.with_timeout(0.001, _events._wait_owned, fd, READ)
         os.write(pipe2.w, b"new")
-        coro.with_timeout(5, _poller._wait_owned, fd, READ)
-        _poller._disown(fd)
+        coro.with_timeout(5, _events._wait_owned, fd, READ)
+        _events._disown(fd)
         os.close(copy)
         return os.read(fd, 10)
 
     assert coro.run(main) == b"new"
 
 
-# -- time ----------------------------------------------------------------------------------------------------------
+# -- time ----
 
 
 @pytest.mark.parametrize("milliseconds", [False, True])
 def test_short_sleeps_do_not_spin(milliseconds):
     def main():
         coro.yield_slice()
-        _poller._round_to_milliseconds(milliseconds)
+        _events._round_to_milliseconds(milliseconds)
         before = _poller.poller_statistics()["polls"]
         for _ in range(20):
             start = time.monotonic()
             coro.sleep_relative(0.0003)
             assert time.monotonic() - start >= 0.0003
-        _poller._round_to_milliseconds(False)
+        _events._round_to_milliseconds(False)
         return _poller.poller_statistics()["polls"] - before
 
     assert coro.run(main) <= 60
@@ -708,7 +711,7 @@ def test_busy_loop_with_the_poller_finds_events(pipe):
     assert coro.run(main)
 
 
-# -- kernel objects --------------------------------------------------------------------------------------------------
+# -- kernel objects ----
 
 
 def open_descriptors():
@@ -739,21 +742,25 @@ def test_descriptors_are_close_on_exec_and_closed_at_the_end():
 def test_loops_one_after_the_other_with_one_owned_descriptor(pipe):
     def main():
         os.write(pipe.w, b"x")
-        coro.with_timeout(5, _poller._wait_owned, pipe.r, READ)
+        coro.with_timeout(5, _events._wait_owned, pipe.r, READ)
         os.read(pipe.r, 10)
 
     def own():
-        _poller._own(pipe.r)
+        _events._own(pipe.r)
 
     coro.run(own)
     for _ in range(3):
         coro.run(main)
-    coro.run(_poller._disown, pipe.r)
+    coro.run(_events._disown, pipe.r)
 
 
 def run_script(text):
-    done = subprocess.run([sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(text)], capture_output=True,
-                          text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(text)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -778,11 +785,10 @@ def test_epoll_descriptor_closed_by_other_code():
     assert "closed by other code" in out
 
 
-@pytest.mark.slow
 def test_fork_leaves_the_parents_registrations_alone():
     out = run_script("""
         import os, coro
-        from coro._poller import EV, EVFILT, event_map, set_handler, wait_for, _own, _wait_owned
+        from coro._events import EV, EVFILT, event_map, set_handler, wait_for, _own, _wait_owned
         r, w = os.pipe()
         r2, w2 = os.pipe()
         os.set_blocking(r2, False)
@@ -813,3 +819,71 @@ def test_fork_leaves_the_parents_registrations_alone():
         coro.run(main)
         """)
     assert out == "fine\n"
+
+
+# -- everything at once ----
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_interruptions_lose_no_wakeup(seed):
+    """Readers of many pipes, owned and not, are interrupted at random moments; all bytes arrive."""
+    rng = random.Random(seed)
+    count, rounds = 30, 300
+
+    def reader(p, owned, got):
+        while True:
+            try:
+                try:
+                    data = os.read(p.r, 7)
+                except BlockingIOError:
+                    if owned:
+                        _events._clear_flags(p.r, READ_READY)
+                        _events._wait_owned(p.r, READ)
+                    else:
+                        wait_for(p.r, READ)
+                    continue
+                if not data:
+                    return
+                got[p] += len(data)
+                if rng.random() < 0.2:
+                    coro.yield_slice()
+            except Woken:
+                interruptions.append(p)
+
+    def writer(p):
+        for _ in range(rounds):
+            sent[p] += os.write(p.w, b"x" * rng.randint(1, 20))
+            what = rng.random()
+            if what < 0.4:
+                coro.yield_slice()
+            elif what < 0.6:
+                coro.sleep_relative(0.0001 * rng.random())
+        os.close(p.w)
+
+    sent, got, interruptions = {}, {}, []
+
+    def main():
+        pipes = [Pipe() for _ in range(count)]
+        owned = {p: rng.random() < 0.5 for p in pipes}
+        readers = []
+        for p in pipes:
+            sent[p] = got[p] = 0
+            if owned[p]:
+                _events._own(p.r)
+            readers.append(coro.spawn(reader, p, owned[p], got))
+        writers = [coro.spawn(writer, p) for p in pipes]
+        while not all(w.dead for w in writers):
+            victim = rng.choice(readers)
+            if not victim.dead and waiting(pipes[readers.index(victim)].r, READ):
+                victim.raise_exception(Woken)
+            coro.yield_slice()
+        for r in readers:
+            coro.with_timeout(10, r.join)
+        for p in pipes:
+            if owned[p]:
+                _events._disown(p.r)
+            os.close(p.r)
+
+    coro.run(main)
+    assert got == sent
+    assert interruptions

@@ -539,6 +539,33 @@ def test_calls_from_another_os_thread(call):
         assert s.fd >= 0
 
 
+@in_loop
+def test_making_in_another_os_thread():
+    coro.sleep_relative(0.001)                            # the poller has its own descriptors now
+    for make in (coro.tcp_sock, coro.socketpair, lambda: coro.fd_sock(0)):
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(coro.WrongThreadError):
+            coro.in_thread(make)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_loop_in_another_os_thread_than_the_maker():
+    a, b = coro.socketpair()
+    seen = []
+
+    def main():
+        a.send(b"x")
+        seen.append(b.recv(1))
+        a.close()
+
+    t = threading.Thread(target=coro.run, args=(main,))
+    t.start()
+    t.join()
+    assert seen == [b"x"]
+    assert a.closed
+    b.close()
+
+
 @pytest.mark.parametrize("call", BLOCKING_CALLS, ids=lambda c: c[0])
 @in_loop
 def test_calls_inside_no_switch(call):

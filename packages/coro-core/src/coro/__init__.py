@@ -25,19 +25,11 @@ __path__ = _extend_path(__path__, __name__)
 __version__ = "0.1.0"
 
 from coro import _epoll, _scheduler, _ticks, oserrors
+from coro._events import event_map, remove_handler, set_handler, wait_for
 from coro._filters import EFILT, EV, EVFILT, NOTE
 from coro._loop import event_loop, event_loop_is_running, run, set_print_exit_string
 from coro._output import print_stderr, saved_stderr, write_stderr
-from coro._poller import (
-    event_map,
-    kevent_key,
-    kevent_target,
-    py_event,
-    py_kevent,
-    remove_handler,
-    set_handler,
-    wait_for,
-)
+from coro._poller import kevent_key, kevent_target, py_event, py_kevent
 from coro._reports import all_threads, default_exception_notifier, where, where_all
 from coro._scheduler import (
     _yield,

@@ -1,6 +1,6 @@
 """Types of the epoll poller (compiled module)."""
 
-from coro._poller import FdPoller
+from coro._events import EventPoller
 
-class EpollPoller(FdPoller):
+class EpollPoller(EventPoller):
     def _round_to_milliseconds(self, yes: bool) -> None: ...

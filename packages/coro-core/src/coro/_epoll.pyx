@@ -1,37 +1,41 @@
 # cython: language_level=3, binding=False, auto_pickle=False, embedsignature=True, embedsignature.format=clinic
 """The Linux side of the poller: epoll, with pidfd for processes and inotify for files.
 
-Owned descriptors are registered once for everything, edge triggered: after that a wait costs no system call.  Edge
-triggering also means that no event can repeat for ever, whatever nobody reads.  Other descriptors are registered for one event at a
-time (EPOLLONESHOT), with one mask for all their waiters; where the kernel answers ENOENT the number was closed and
-belongs to another file now, so it is added anew and older waiters are told.
+Owned descriptors are registered once for everything, edge triggered: after that a wait costs no system call.
+Edge triggering also means that no event can repeat for ever, whatever nobody reads.  Other descriptors are
+registered for one event at a time (EPOLLONESHOT), with one mask for all their waiters; where the kernel
+answers ENOENT the number was closed and belongs to another file now, so it is added anew and older waiters
+are told.
 
-The event data carry the descriptor number and the generation of its record.  Bit 31 marks the poller's own descriptors.
+The event data carry the descriptor number and the generation of its record.  Bit 31 marks the poller's own
+descriptors.
 
-Sleeping is exact to the kernel's high-resolution timers with epoll_pwait2(2) (Linux 5.11); where that is missing the
-time is rounded up to milliseconds, so a timer may be late by one but the loop never spins.  The interpreter lock is
-released only where the call may sleep.
+Sleeping is exact to the kernel's high-resolution timers with epoll_pwait2(2) (Linux 5.11); where that is
+missing the time is rounded up to milliseconds, so a timer may be late by one but the loop never spins.  The
+interpreter lock is released only where the call may sleep.
 
-Costs: one epoll_wait per turn, 12 KiB for its buffer, four descriptors (epoll, eventfd, the two ends of the signal
-pipe; with VNODE a fifth).  poll() makes no Python object for a thread that waits in a socket call.
+Costs: one epoll_wait per turn, 12 KiB for its buffer, four descriptors (epoll, eventfd, the two ends of the
+signal pipe; with VNODE a fifth).  poll() makes no Python object for a thread that waits in a socket call.
 
-What inotify(7) can say about an open file: DELETE is seen when the last link goes, EXTEND by comparing sizes, LINK by comparing
-link counts, WRITE, ATTRIB and RENAME directly, REVOKE when the file system is unmounted.  Changes made through mmap(2) are
-not seen.
+What inotify(7) can say about an open file: DELETE is seen when the last link goes, EXTEND by comparing sizes,
+LINK by comparing link counts, WRITE, ATTRIB and RENAME directly, REVOKE when the file system is unmounted.
+Changes made through mmap(2) are not seen.
 """
 
-from libc.errno cimport EBADF, ECHILD, EEXIST, EINTR, EINVAL, ENOENT, ENOSYS, EPERM, errno
+from libc.errno cimport EBADF, EEXIST, EINTR, EINVAL, ENOENT, ENOSYS, EPERM, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
+from coro._events cimport EventPoller
 from coro._poller cimport (
-    FD_EXCEPT_READY, FD_HANDLERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller,
-    fd_lookup, fd_state, fd_wanted, kevent_target, new_event,
+    EV_EOF, EV_ERROR, FD_EXCEPT_READY, FD_HANDLERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED,
+    FD_WRITE_READY, FOREIGN, F_PROC, F_READ, F_WRITE, fd_lookup, fd_state, fd_wanted, kevent_target,
+    new_event,
 )
-from coro._scheduler cimport coro, wake, wake_error
+from coro._scheduler cimport coro, wake
 
 from coro import oserrors
 from coro.exceptions import LoopError
@@ -134,8 +138,8 @@ cdef extern from *:
         IN_NONBLOCK
     uint32_t EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLLONESHOT
     uint32_t EPOLLET
-    uint32_t IN_MODIFY, IN_ATTRIB, IN_MOVE_SELF, IN_DELETE_SELF, IN_UNMOUNT, IN_CREATE, IN_DELETE, IN_MOVED_FROM
-    uint32_t IN_MOVED_TO, IN_ISDIR, IN_IGNORED, IN_Q_OVERFLOW, IN_EXCL_UNLINK
+    uint32_t IN_MODIFY, IN_ATTRIB, IN_MOVE_SELF, IN_DELETE_SELF, IN_UNMOUNT, IN_CREATE, IN_DELETE
+    uint32_t IN_MOVED_FROM, IN_MOVED_TO, IN_ISDIR, IN_Q_OVERFLOW
     int epoll_create1(int) nogil
     int epoll_wait(int, epoll_event *, int, int) nogil
     int eventfd(unsigned int, int) nogil
@@ -159,13 +163,6 @@ cdef extern from "unistd.h" nogil:
 
 cdef enum:
     BUFFER_EVENTS = 1024
-    F_READ = -1
-    F_WRITE = -2
-    F_VNODE = -4
-    F_PROC = -5
-    EV_EOF = 0x8000
-    EV_ERROR = 0x4000
-    FOREIGN = 0x10000
     NOTE_DELETE = 0x01
     NOTE_WRITE = 0x02
     NOTE_EXTEND = 0x04
@@ -189,12 +186,13 @@ cdef inline uint64_t own_data(int tag, int fd) noexcept:
     return (<uint64_t>fd << 32) | OWN_TAG | tag
 
 
-cdef class EpollPoller(FdPoller):
+cdef class EpollPoller(EventPoller):
     """The poller of Linux.
 
-    Invariants: (1) events before `position` in the buffer are done, those up to `filled` are not: an exception out of poll() loses
-    none; (2) `sleeping` is set only around a call that may sleep, and interrupt() writes to the eventfd only then; (3) while
-    epoll_fd is -1 nothing is registered anywhere, and no system call is made to end a registration.
+    Invariants: (1) events before `position` in the buffer are done, those up to `filled` are not: an
+    exception out of poll() loses none; (2) `sleeping` is set only around a call that may sleep, and
+    interrupt() writes to the eventfd only then; (3) while epoll_fd is -1 nothing is registered anywhere, and
+    no system call is made to end a registration.
     """
 
     cdef int epoll_fd, event_fd, inotify_fd, no_pwait2
@@ -263,8 +261,8 @@ cdef class EpollPoller(FdPoller):
         return 0
 
     cdef int after_fork(self) noexcept:
-        # The kernel object is shared with the parent: closing our copies is all we may do, and first of all, so
-        # that nothing below can change the parent's registrations.
+        # The kernel object is shared with the parent: closing our copies is all we may do, and first of all,
+        # so that nothing below can change the parent's registrations.
         self.close_kernel()
         try:
             self.close_signals()
@@ -302,7 +300,8 @@ cdef class EpollPoller(FdPoller):
             else:
                 self.n_blocking += 1
                 with nogil:
-                    n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2)
+                    n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns,
+                                         &self.no_pwait2)
                     if n < 0:
                         e = errno
                 __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
@@ -312,8 +311,8 @@ cdef class EpollPoller(FdPoller):
                     return 0
                 if e == EBADF or e == EINVAL:
                     raise LoopError(
-                        f"the epoll descriptor {self.epoll_fd} of the loop was closed by other code ({oserrors.make(e)}); "
-                        "close only descriptors you opened, or fork before closing all")
+                        f"the epoll descriptor {self.epoll_fd} of the loop was closed by other code "
+                        f"({oserrors.make(e)}); close only descriptors you opened")
                 raise oserrors.make(e)
             self.filled = n
             self.n_events += n
@@ -415,7 +414,7 @@ cdef class EpollPoller(FdPoller):
 
     cdef int arm(self, int fd, fd_state *s, PyObject *mine, bint fresh) except -1:
         cdef uint32_t events, wanted = 0
-        cdef int e = 0
+        cdef int e = 0, op
         cdef bint owned = s.flags & FD_OWNED
         if self.epoll_fd < 0:
             self.open_kernel()
@@ -433,8 +432,8 @@ cdef class EpollPoller(FdPoller):
                 if wanted & FD_EXCEPT_READY:
                     events |= EPOLLPRI
             self.n_changes += 1
-            e = coro_epoll_set(self.epoll_fd, EPOLL_CTL_MOD if s.flags & FD_REGISTERED else EPOLL_CTL_ADD, fd, events,
-                               (<uint64_t>s.generation << 32) | <uint32_t>fd)
+            op = EPOLL_CTL_MOD if s.flags & FD_REGISTERED else EPOLL_CTL_ADD
+            e = coro_epoll_set(self.epoll_fd, op, fd, events, (<uint64_t>s.generation << 32) | <uint32_t>fd)
             if e == 0:
                 s.flags |= FD_REGISTERED
                 s.armed = wanted
@@ -471,7 +470,8 @@ cdef class EpollPoller(FdPoller):
         s.generation += 1
         if self.epoll_fd >= 0:
             self.n_changes += 1
-            coro_epoll_set(self.epoll_fd, EPOLL_CTL_DEL, fd, 0, 0)     # ENOENT, EBADF: closed by other code already
+            # ENOENT, EBADF: closed by other code already
+            coro_epoll_set(self.epoll_fd, EPOLL_CTL_DEL, fd, 0, 0)
         return 0
 
     cdef unsigned int event_flags(self, int filter, uint32_t revents):
@@ -499,14 +499,16 @@ cdef class EpollPoller(FdPoller):
     cdef int begin_child(self, kevent_target t) except -1:
         cdef int pid, status = 0, r
         if t.fflags & ~NOTE_EXIT:
-            raise ValueError(f"fflags of PROC may be NOTE.EXIT only on Linux, which reports nothing else, not {t.fflags:#x}")
+            raise ValueError("fflags of PROC may be NOTE.EXIT only on Linux, which reports nothing else, "
+                             f"not {t.fflags:#x}")
         pid = t.key.ident
         t.fd = coro_pidfd_open(pid)
         if t.fd < 0:
             raise oserrors.make(errno)
         r = coro_child_ended(pid, &status)
         if r == 0:
-            r = -coro_epoll_set(self.epoll_fd, EPOLL_CTL_ADD, t.fd, EPOLLIN | EPOLLONESHOT, own_data(TAG_PROC, t.fd))
+            r = -coro_epoll_set(self.epoll_fd, EPOLL_CTL_ADD, t.fd, EPOLLIN | EPOLLONESHOT,
+                                own_data(TAG_PROC, t.fd))
         elif r > 0:
             t.event = new_event(t.key.ident, F_PROC, 0, NOTE_EXIT, status)
         if r < 0:
@@ -519,8 +521,8 @@ cdef class EpollPoller(FdPoller):
     cdef int begin_file(self, kevent_target t) except -1:
         cdef int fd = t.key.ident, e
         if not t.fflags or t.fflags & ~<uint32_t>NOTE_VNODE:
-            raise ValueError("fflags of VNODE must be made of NOTE.DELETE, WRITE, EXTEND, ATTRIB, LINK, RENAME and REVOKE, at "
-                             f"least one, not {t.fflags:#x}")
+            raise ValueError("fflags of VNODE must be made of NOTE.DELETE, WRITE, EXTEND, ATTRIB, LINK, RENAME "
+                             f"and REVOKE, at least one, not {t.fflags:#x}")
         e = coro_stat(fd, &t.size, &t.links)
         if e:
             raise oserrors.make(e)
@@ -529,8 +531,8 @@ cdef class EpollPoller(FdPoller):
             if self.inotify_fd < 0:
                 raise oserrors.make(errno)
             self.set_own(self.inotify_fd, EPOLLIN, own_data(TAG_INOTIFY, 0))
-        t.fd = coro_inotify_add(self.inotify_fd, fd, IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_CREATE
-                                | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
+        t.fd = coro_inotify_add(self.inotify_fd, fd, IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF
+                                | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
         if t.fd < 0:
             raise oserrors.make(errno)
         self.watches.setdefault(t.fd, []).append(t)

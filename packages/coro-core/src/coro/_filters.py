@@ -16,8 +16,8 @@ __all__ = ["EFILT", "EV", "EVFILT", "NOTE"]
 class EVFILT(IntEnum):
     """What an event is about.  The meaning of ``ident`` follows from it.
 
-    ``READ``, ``WRITE``: a descriptor can be read (or its peer ended), written.  ``EXCEPT``: a descriptor has an
-    exceptional condition, for instance urgent TCP data.  ``VNODE``: an open file or directory changed.
+    ``READ``, ``WRITE``: a descriptor can be read (or its peer ended), written.  ``EXCEPT``: a descriptor has
+    an exceptional condition, for instance urgent TCP data.  ``VNODE``: an open file or directory changed.
     ``PROC``: a child process ended.  ``SIGNAL``: a signal came.  ``TIMER``: time passed; ``ident`` is any
     integer of yours.  ``AIO``, ``FS`` and ``USER`` are here for their numbers only.
     """

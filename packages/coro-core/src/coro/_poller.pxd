@@ -1,5 +1,6 @@
-# C-level interface of the pollers: the record kept per descriptor number, and the base class that a kernel
-# interface (epoll, kqueue) fills in.  Sockets compile against this file; `_poller.pyx` says how it works.
+# C-level interface of the pollers: the record kept per descriptor number, and the base class for what stands
+# above (`_events.pyx`, then a kernel's own file).  Sockets compile against this file; `_poller.pyx` says how
+# it works.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
@@ -8,14 +9,37 @@ from coro._scheduler cimport Poller, TimerTarget, coro
 
 
 cdef enum:
-    FD_REGISTERED = 1        # the kernel was told about this number (owned: for its life; others: one shot per wait)
+    FD_REGISTERED = 1        # the kernel knows this number (owned: for its life; others: one shot per wait)
     FD_READ_READY = 2        # an event said "readable" and nobody consumed it yet (owned descriptors only)
     FD_WRITE_READY = 4
-    FD_NO_SHORTCUT = 8       # RDHUP, HUP, ERR or PRI was seen on this registration; never cleared before own()/disown()
+    FD_NO_SHORTCUT = 8       # RDHUP, HUP, ERR or PRI was seen; stays until own() or disown()
     FD_OWNED = 16            # a sock of ours owns the number
     FD_EXCEPT_READY = 32     # exceptional condition (urgent data)
-    FD_UNPOLLABLE = 64       # the kernel refuses to watch it (regular file): waiting is a yield_slice (owned only)
+    FD_UNPOLLABLE = 64       # owned, and the kernel refuses to watch it (regular file): a wait only gives way
     FD_HANDLERS = 128        # at least one slot holds a kevent_target, not a thread
+
+
+cdef enum:                   # filters and flags of _filters.py, for C
+    F_READ = -1
+    F_WRITE = -2
+    F_VNODE = -4
+    F_PROC = -5
+    F_SIGNAL = -6
+    F_TIMER = -7
+    F_EXCEPT = -15
+    EV_ADD = 0x1
+    EV_DELETE = 0x2
+    EV_ONESHOT = 0x10
+    EV_ERROR = 0x4000
+    EV_EOF = 0x8000
+    FOREIGN = 0x10000        # event_flags(): what came belongs to another filter
+
+
+cdef enum:                   # kevent_target.state
+    NEW = 0
+    SUBMITTED = 1
+    FIRED = 2
+    ABORTED = 3
 
 
 cdef struct fd_state:
@@ -68,11 +92,8 @@ cdef class kevent_target:
 
 
 cdef class FdPoller(Poller):
-    cdef dict targets                 # kevent_key -> kevent_target: handlers, and waits for other things than descriptors
-    cdef dict lost_signals            # signal number -> count, of waiters interrupted after their signal came
+    cdef dict targets                 # kevent_key -> kevent_target: handlers, waits without descriptor
     cdef int n_handlers
-    cdef int signal_read, signal_write
-    cdef object wakeup_before
     cdef uint64_t n_polls, n_blocking, n_events, n_stale, n_wakes, n_changes, n_interrupts
 
     # -- for sockets
@@ -87,44 +108,55 @@ cdef class FdPoller(Poller):
 
     # -- for the scheduler
     cdef int handlers_registered(self)
-    cdef int drop_handlers(self) except -1
     cdef object statistics_dict(self)
 
-    # -- events and handlers
+    # -- for subclasses
     cdef int wait_on(self, coro me, fd_state *s, int fd, uint32_t ready, bint fresh) except -1
     cdef int check_slot(self, int fd, fd_state *s, PyObject **slot, object me, int filter) except -1
-    cdef py_kevent wait_event(self, object ident, int filter, unsigned int fflags, int64_t data)
-    cdef py_kevent wait_fd_event(self, coro me, object ident, int filter)
-    cdef int add_handler(self, object ident, int filter, object handler, unsigned int flags, unsigned int fflags,
-                         int64_t data) except -1
+    cdef int clear_slots(self, int fd, fd_state *s, PyObject *but, object closer) except -1
+    cdef int deliver(self, int fd, fd_state *s, uint32_t ready) except -1
+    cdef int forget_all(self) except -1
+
+    # -- what EventPoller adds
     cdef int remove(self, kevent_target t) except -1
     cdef int fired(self, kevent_target t, unsigned int flags, unsigned int fflags, int64_t data) except -1
-    cdef int run_handler(self, kevent_target t, py_kevent event) except -1
-    cdef int handler_done(self, kevent_target t) except -1
-    cdef int deliver(self, int fd, fd_state *s, uint32_t ready) except -1
-    cdef int begin(self, kevent_target t, int64_t data) except -1
-    cdef int end(self, kevent_target t) except -1
-    cdef int clear_slots(self, int fd, fd_state *s, PyObject *but, object error) except -1
-    cdef int forget_all(self) except -1
+
+    # -- what a kernel's file adds
     cdef unsigned int event_flags(self, int filter, uint32_t revents)
-
-    # -- signals (any kernel)
-    cdef int open_signals(self) except -1
-    cdef int close_signals(self) except -1
-    cdef int read_signals(self) except -1
-
-    # -- what a kernel interface provides
-    cdef int arm(self, int fd, fd_state *s, PyObject *mine, bint fresh) except -1     # 0, or 1: cannot be polled
-    cdef int retract(self, int fd, fd_state *s) except -1     # not owned: watch for the remaining waiters only
+    cdef int arm(self, int fd, fd_state *s, PyObject *mine, bint fresh) except -1   # 0; 1: cannot be polled
+    cdef int retract(self, int fd, fd_state *s) except -1     # not owned: watch for those who remain
     cdef int forget(self, int fd, fd_state *s) except -1      # end the registration
-    cdef int begin_other(self, kevent_target t) except -1     # PROC, VNODE
-    cdef int end_other(self, kevent_target t) except -1
-    cdef int watch_signals(self, int fd) except -1
-    cdef int unwatch_signals(self, int fd) except -1
 
 
 cdef FdPoller fd_poller()
 cdef fd_state *fd_lookup(int fd) noexcept nogil               # NULL when never seen
-cdef py_kevent new_event(object ident, int filter, unsigned int flags, unsigned int fflags, int64_t data)
 cdef int fd_each(int fd) noexcept nogil                       # the next number >= fd that has a record, or -1
 cdef uint32_t fd_wanted(fd_state *s) noexcept                 # FD_*_READY bits somebody waits for
+cdef int note_handlers(fd_state *s) noexcept                  # set or clear FD_HANDLERS after a slot changed
+cdef dict current_targets()
+cdef object filter_name(int filter)
+cdef py_kevent new_event(object ident, int filter, unsigned int flags, unsigned int fflags, int64_t data)
+cdef kevent_key new_key(int filter, object ident)
+cdef kevent_target new_target(kevent_key key, object target, unsigned int flags)
+
+
+cdef inline PyObject **slot_of(fd_state *s, uint32_t ready) noexcept:
+    if ready == FD_READ_READY:
+        return &s.reader
+    if ready == FD_WRITE_READY:
+        return &s.writer
+    return &s.excepter
+
+
+cdef inline uint32_t ready_bit(int filter) noexcept:
+    if filter == F_READ:
+        return FD_READ_READY
+    if filter == F_WRITE:
+        return FD_WRITE_READY
+    if filter == F_EXCEPT:
+        return FD_EXCEPT_READY
+    return 0
+
+
+cdef inline int filter_of(uint32_t ready) noexcept:
+    return F_READ if ready == FD_READ_READY else F_WRITE if ready == FD_WRITE_READY else F_EXCEPT

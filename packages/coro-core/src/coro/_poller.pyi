@@ -1,35 +1,9 @@
-"""Types of the public part of the poller (compiled module)."""
+"""Types of the table of descriptors (compiled module)."""
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, Literal, Protocol, TypeVar, overload
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from coro._filters import EFILT as EFILT
-from coro._filters import EV as EV
-from coro._filters import EVFILT as EVFILT
-from coro._filters import NOTE as NOTE
-
-__all__ = [
-    "EFILT",
-    "EV",
-    "EVFILT",
-    "NOTE",
-    "event_map",
-    "kevent_key",
-    "kevent_target",
-    "poller_statistics",
-    "py_event",
-    "py_kevent",
-    "remove_handler",
-    "set_handler",
-    "wait_for",
-]
-
-_T = TypeVar("_T")
-
-class _HasFileno(Protocol):
-    def fileno(self) -> int: ...
-
-_Ident = int | _HasFileno
+__all__ = ["kevent_key", "kevent_target", "poller_statistics", "py_event", "py_kevent"]
 
 class py_kevent:
     @property
@@ -67,37 +41,7 @@ class kevent_target:
     @property
     def status(self) -> Literal["NEW", "SUBMITTED", "FIRED", "ABORTED"]: ...
 
-class EventMap:
-    def __getitem__(self, key: kevent_key) -> kevent_target: ...
-    def __iter__(self) -> Iterator[kevent_key]: ...
-    def __len__(self) -> int: ...
-    def __contains__(self, key: object) -> bool: ...
-    @overload
-    def get(self, key: kevent_key) -> kevent_target | None: ...
-    @overload
-    def get(self, key: kevent_key, default: _T) -> kevent_target | _T: ...
-    def keys(self) -> KeysView[kevent_key]: ...
-    def values(self) -> ValuesView[kevent_target]: ...
-    def items(self) -> ItemsView[kevent_key, kevent_target]: ...
-
-event_map: EventMap
-
 class FdPoller:
     def statistics(self) -> Mapping[str, int]: ...
 
-def wait_for(ident: _Ident, filter: int, fflags: int = 0, data: int = 0) -> py_kevent: ...
-def set_handler(
-    event: tuple[_Ident, int],
-    handler: Callable[[py_kevent], object],
-    flags: int = ...,
-    fflags: int = 0,
-    data: int = 0,
-) -> None: ...
-def remove_handler(event: tuple[_Ident, int]) -> None: ...
 def poller_statistics() -> dict[str, int]: ...
-def _own(fd: int) -> None: ...
-def _disown(fd: int, closer: object = None) -> None: ...
-def _wait_owned(fd: int, filter: int, fresh: bool = False) -> None: ...
-def _fd_flags(fd: int) -> int: ...
-def _clear_flags(fd: int, flags: int) -> None: ...
-def _round_to_milliseconds(yes: bool) -> None: ...

@@ -56,6 +56,7 @@ cdef extern from "Python.h":
     ctypedef struct PyThreadState:
         pass
     PyThreadState *PyThreadState_Get()
+    void PyErr_SetHandledException(PyObject *)
     PyThreadState *PyThreadState_Next(PyThreadState *)
     void *PyInterpreterState_Get()
     PyThreadState *PyInterpreterState_ThreadHead(void *)
@@ -90,6 +91,9 @@ cdef extern from *:
         return (void *)pthread_self();
     #endif
     }
+    /* Kept out of the base frame of a thread, which is copied for each parked one: inlined they are 200 bytes of it. */
+    static void __pyx_f_4coro_10_scheduler_begin_body(PyObject *) __attribute__((noinline));
+    static int __pyx_f_4coro_10_scheduler_end_body(PyObject *, PyObject *) __attribute__((noinline));
     static inline PyObject *coro_context_of(PyThreadState *ts) { return ts->context; }
     static inline int coro_has_weakrefs(PyObject *o) {
         return *(PyObject **)((char *)o + Py_TYPE(o)->tp_weaklistoffset) != NULL;
@@ -106,7 +110,7 @@ cdef extern from "_switch.h":
     void coro_stack_park(coro_stack *)
     void coro_call_thread(PyObject *, PyObject *, PyObject *, PyObject *, coro_stack *, void (*)(PyObject *) noexcept,
                           int (*)(PyObject *, PyObject *) noexcept)
-    object coro_take_result(PyObject *)
+    PyObject *coro_take_exception()
     void coro_stack_prefetch(coro_stack *)
     bint coro_main_is_traced()
     void coro_inherit_tracing()
@@ -1498,33 +1502,26 @@ cdef void begin_body(PyObject *thread) noexcept:
             notify()
 
 
-cdef int hide_base(exc) except -1:
-    """Tracebacks begin with the thread's function, not with end_body() below, which Cython puts there."""
-    tb = exc.__traceback__
-    if tb is not None and tb.tb_next is not None and tb.tb_frame.f_code.co_name.endswith("end_body"):
-        exc.__traceback__ = tb.tb_next
-    return 0
-
-
 cdef int end_body(PyObject *thread, PyObject *result) noexcept:
     """The function has returned `result`, or raised (NULL): everything a thread does after that, on its own stack."""
     cdef coro me = <coro>thread
     try:
-        try:
-            me.outcome = coro_take_result(result)
-        except Shutdown as exc:
-            hide_base(exc)
-            me.outcome = exc
+        if result != NULL:
+            me.outcome = <object>result
+            Py_DECREF(<object>result)
+        else:
+            # Not by try/except: that would put a line of this file into the traceback.
+            result = coro_take_exception()
+            me.outcome = <object>result
+            Py_DECREF(<object>result)
             me.flags |= FAILED
-        except BaseException as exc:
-            hide_base(exc)
-            me.outcome = exc
-            me.flags |= FAILED
-            if thread != main_thread:
+            if thread != main_thread and not isinstance(me.outcome, Shutdown):
+                PyErr_SetHandledException(result)
                 notify()
+                PyErr_SetHandledException(NULL)
         thread_name(me)
     except BaseException:
-        # A notifier or a function object with an odd name misbehaved; the thread dies all the same.
+        # A function object with an odd name misbehaved; the thread dies all the same.
         notify()
     # Whatever runs user code when it is released goes now: a finaliser may still block here, main must not run it, and
     # a dead thread cannot. With three references (the registry's, main's, ours) nobody will ask for the outcome.
@@ -1649,7 +1646,11 @@ cdef int run_slice(coro t, PyThreadState *ts) except -1:
     if owner != &t.stack:
         if t.stack.packed:
             coro_enter_main(ts)
-            unpack(t)
+            try:
+                unpack(t)
+            except MemoryError:
+                postpone(t)
+                return 0
         make_way(t.stack.slot, ts)
     running = <PyObject *>t
     if coro_stack_run(ts, &t.stack) < 0:

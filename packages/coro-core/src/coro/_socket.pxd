@@ -22,7 +22,6 @@ cdef class _descriptor:            # the fields, and the life of the descriptor
     cdef int late_errno                 # an error accept_many() met after it had something to return
     cdef int full_errno                 # accept(2) just found no descriptor or memory left
     cdef fd_state *st                   # the poller's record of this number
-    cdef unsigned long home             # the OS thread that made the object
     cdef coro reader, sender            # the thread inside a suspended receive or send call
     cdef _sender first, last            # threads queued behind `sender`
     cdef bytes back                     # bytes an interrupted recv_exact() gave back

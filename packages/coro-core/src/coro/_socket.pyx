@@ -44,7 +44,8 @@ from array import array as _array
 
 from coro import oserrors
 from coro._constants import AF, MSG, PF, SHUT, SO, SOCK, SOL
-from coro.exceptions import ClosedError, SimultaneousError
+from coro._scheduler import _in_loop_os_thread, _post_internal, coro_is_running, current, sleep_relative
+from coro.exceptions import ClosedError, SimultaneousError, WrongThreadError
 
 __all__ = [
     "AF", "MSG", "PF", "SHUT", "SO", "SOCK", "SOL", "coro_fd", "fd_sock", "file_sock", "get_live_sockets",
@@ -59,7 +60,6 @@ cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object)
     str PyUnicode_FromString(const char *)
     str PyUnicode_DecodeFSDefaultAndSize(const char *, Py_ssize_t)
-    unsigned long PyThread_get_thread_ident() nogil
 
 cdef extern from "string.h":
     size_t strnlen(const char *, size_t)
@@ -86,8 +86,6 @@ cdef long live = 0
 cdef object _index = operator.index
 cdef object _fsencode = os.fsencode
 cdef bint _LINUX = sys.platform.startswith("linux")
-cdef object _current = None             # coro._scheduler.current and sleep_relative, fetched at first use
-cdef object _sleep = None
 
 # pauses while the system refuses (seconds): no descriptors left; full queue of a UNIX peer, which sends no
 # event
@@ -103,21 +101,18 @@ cdef object _error(int e):
     return oserrors.make(e)
 
 
+cdef bint _is_foreign() except -1:
+    """Does a loop run, and in another OS thread than ours?"""
+    return not _in_loop_os_thread() and coro_is_running()
+
+
 cdef object _running():
     # the current thread or, in main, its stub: who closes
-    global _current
-    if _current is None:
-        from coro._scheduler import current
-        _current = current
-    return _current()
+    return current()
 
 
 cdef int _pause(double seconds) except -1:
-    global _sleep
-    if _sleep is None:
-        from coro._scheduler import sleep_relative
-        _sleep = sleep_relative
-    _sleep(seconds)
+    sleep_relative(seconds)
     return 0
 
 
@@ -245,14 +240,17 @@ cdef class _descriptor:
     cdef int start(self, int fd, int domain, int stype, unsigned int bits) except -1:
         """Take the descriptor over.  On failure the object stays without one."""
         global live
-        cdef FdPoller p = fd_poller()
+        cdef FdPoller p
+        if _is_foreign():
+            raise WrongThreadError("socks are made in the OS thread of the running loop; from another one use "
+                                   "coro.post(function, *args)")
+        p = fd_poller()
         self.st = p.state_of(fd)
         if bits & B_OWNED:
             p.own(fd)
         else:
             # whoever still waits for this number waits for something that is gone
             p.disown(fd, _running())
-        self.home = PyThread_get_thread_ident()
         self.fd = self.orig_fd = fd
         self.domain = domain
         self.stype = stype
@@ -268,14 +266,13 @@ cdef class _descriptor:
         if fd < 0:
             return
         self.fd = -1
-        if self.home != PyThread_get_thread_ident():
-            # some other OS thread happened to collect: the poller's records are not its to change
-            try:
-                from coro._scheduler import _post_internal
-                _post_internal(_close_late, fd, (self.bits & B_FILE) == 0, self.keep)
-                return
-            except BaseException:
-                pass                # no loop any more: nobody else looks at the records, either
+        try:
+            if _is_foreign():
+                # another OS thread happened to collect: the poller's records are not its to change
+                if _post_internal(_close_late, fd, (self.bits & B_FILE) == 0, self.keep):
+                    return
+        except BaseException:
+            pass                    # the interpreter is being taken down: nobody looks at the records any more
         try:
             if self.st.flags or self.st.reader != NULL or self.st.writer != NULL:
                 fd_poller().disown(fd, None)
@@ -346,9 +343,8 @@ cdef class _descriptor:
         cdef object keep
         if fd < 0:
             return 0
-        if self.home != PyThread_get_thread_ident():
-            from coro.exceptions import WrongThreadError
-            raise WrongThreadError("a sock is closed in the OS thread that made it; from another one use "
+        if _is_foreign():
+            raise WrongThreadError("socks are closed in the OS thread of the running loop; from another one use "
                                    "coro.post(s.close)")
         try:
             self.forget(_running())
@@ -382,6 +378,8 @@ cdef class _descriptor:
         self.check()
         if self.bits & B_FILE:
             raise ValueError("a file_sock cannot be detached: its file object owns the descriptor")
+        if _is_foreign():
+            raise WrongThreadError("socks are detached in the OS thread of the running loop; use coro.post there")
         fd = self.fd
         self.forget(_running())
         return fd

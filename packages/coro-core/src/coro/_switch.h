@@ -95,10 +95,23 @@ coro_call_thread(PyObject *thread, PyObject *function, PyObject *args, PyObject 
     coro_stack_park(stack);
 }
 
+/* The exception being raised, with its traceback, as a new reference; nothing is being raised afterwards. */
 static inline PyObject *
-coro_take_result(PyObject *result)
+coro_take_exception(void)
 {
-    return result;
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(value, traceback);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+#endif
 }
 
 /* The thread will run soon: begin to fetch what its restoration and its innermost frames will touch. */

@@ -57,13 +57,22 @@ class ScheduleError(Exception):
     """The thread cannot be scheduled now: it is scheduled already, or it is the running one, or it was started
     before. ``args[0]`` is the thread."""
 
+    _why = "is scheduled already, or is the running thread; look at its `scheduled` and `started` first"
+
+    def __str__(self) -> str:
+        return f"{self.args[0]!r} {self._why}" if len(self.args) == 1 else super().__str__()
+
 
 class DeadCoroutine(ScheduleError):
     """The thread has ended. ``args[0]`` is the thread."""
 
+    _why = "has ended; look at its `dead` first"
+
 
 class NotStartedError(ScheduleError):
     """An exception was sent to a thread that has not run yet. ``args[0]`` is the thread."""
+
+    _why = "has not run yet, so nothing in it can catch an exception; pass cancel_start=True to cancel it"
 
 
 class YieldFromMain(Exception):

@@ -18,7 +18,10 @@ __all__ = ["sleep_relative", "with_timeout"]
 
 
 class _Alarm(BaseException):
-    pass
+    """One time limit: the handler of SIGALRM and what it raises."""
+
+    def __call__(self, signum: int, frame: object) -> None:
+        raise self
 
 
 def with_timeout(timeout: float, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -37,16 +40,19 @@ def with_timeout(timeout: float, function: Callable[..., Any], /, *args: Any, **
         raise YieldFromMain(
             "without a loop with_timeout needs SIGALRM, which works in the main OS thread only; use coro.run(function)"
         )
+    timeout = min(max(timeout, 1e-6), 1e8)
+    earlier, interval = signal.getitimer(signal.ITIMER_REAL)
+    if isinstance(signal.getsignal(signal.SIGALRM), _Alarm) and 0 < earlier <= timeout:
+        return function(*args, **kwargs)  # a limit outside this one is over first
     mine = _Alarm()
-
-    def on_alarm(signum: int, frame: Any) -> None:
-        raise mine
-
     began = time.monotonic()
-    handler = signal.signal(signal.SIGALRM, on_alarm)
-    earlier, interval = signal.setitimer(signal.ITIMER_REAL, min(max(timeout, 1e-6), 1e8))
+    handler = signal.signal(signal.SIGALRM, mine)
     try:
-        return function(*args, **kwargs)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, timeout)
+            return function(*args, **kwargs)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except _Alarm as exc:
         if exc is not mine:
             raise

@@ -21,7 +21,11 @@
 coro_interp_facts coro_interp_known;
 
 /* C stack that one level of the recursion counter is allowed to use, and what is kept free for the last levels. */
+#if PY_VERSION_HEX < 0x030C0000
+enum { BYTES_PER_LEVEL = 3900, STACK_RESERVE = 256 * 1024 }; /* 4 MiB bear the default limit of 1000 */
+#else
 enum { BYTES_PER_LEVEL = 4096, STACK_RESERVE = 256 * 1024 };
+#endif
 
 void
 coro_interp_setup(size_t stack_size)
@@ -32,6 +36,8 @@ coro_interp_setup(size_t stack_size)
     coro_interp_known.collecting = &PyInterpreterState_Get()->gc.collecting;
 #if PY_VERSION_HEX < 0x030C0000
     coro_interp_known.limit_3_11 = bears;
+    coro_interp_known.limit = &PyInterpreterState_Get()->ceval.recursion_limit;
+    coro_interp_known.limit_replaced_by = -1;
 #elif PY_VERSION_HEX < 0x030D0000
     coro_interp_known.c_limit = bears < C_RECURSION_LIMIT ? bears : C_RECURSION_LIMIT;
 #elif PY_VERSION_HEX < 0x030E0000

@@ -14,8 +14,11 @@
                                     where the sampling profiler expects every chain of frames to end
      datastack_chunk, _top, _limit  the thread's own data stack (_datastack.h)
      recursion depth                kept as "used", so that sys.setrecursionlimit() acts on every thread. 3.11 has one
-                                    counter for Python and C calls, clamped to what a slot bears; 3.12 and 3.13 count C
-                                    calls apart, absolutely; from 3.14 on the C stack is checked by address
+                                    counter for Python and C calls, clamped to what a slot bears. As it looks at the
+                                    interpreter's limit again before it raises, that one is replaced while a thread
+                                    runs: sys.getrecursionlimit() tells the clamped limit there, and a higher one that
+                                    a thread sets is clamped from its next slice on. 3.12 and 3.13 count C calls
+                                    apart, absolutely; from 3.14 on the C stack is checked by address
      trash nesting (3.11, 3.12)     depth of nested deallocations, non-zero when a __del__ switches
      current_executor (3.14+)       the JIT's running trace
    Saved only when not empty, in a block of its own ("rare"), because at nearly every switch all of it is NULL:
@@ -119,6 +122,9 @@ typedef struct {
     size_t running_loop;       /* offset of asyncio_running_loop in the thread state, 0 where there is none */
     size_t running_task;
     int limit_3_11;            /* recursion limit that a slot bears, 3.11 only */
+    int *limit;                /* the interpreter's own (sys.setrecursionlimit), 3.11 only */
+    int limit_replaced;        /* what it was before limit_replaced_by took its place, */
+    int limit_replaced_by;     /* or -1 while it is what users want */
     int c_limit;               /* first value of the C recursion counter, 3.12 and 3.13 only */
 } coro_interp_facts;
 
@@ -239,10 +245,17 @@ coro_interp_load(PyThreadState *ts, coro_interp *s, int slot)
     ts->datastack_limit = s->stack_limit;
 #if PY_VERSION_HEX < 0x030C0000
     {
-        int limit = Py_GetRecursionLimit();
-        if (slot && limit > coro_interp_known.limit_3_11) {
-            limit = coro_interp_known.limit_3_11;
+        coro_interp_facts *known = &coro_interp_known;
+        int limit = *known->limit;
+        if (limit == known->limit_replaced_by) {
+            limit = known->limit_replaced; /* nobody has set another one since */
         }
+        known->limit_replaced_by = -1;
+        if (slot && limit > known->limit_3_11) {
+            known->limit_replaced = limit;
+            known->limit_replaced_by = limit = known->limit_3_11;
+        }
+        *known->limit = limit;
         ts->recursion_limit = limit;
         ts->recursion_remaining = limit - s->used;
     }

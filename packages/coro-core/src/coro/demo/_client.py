@@ -50,8 +50,8 @@ class Load:
         self.pause = pause
         self.chaos = random.Random(seed) if chaos else None
         self.latencies = Latencies()
-        # For each of them the server holds what it could not send yet. A level that is reached at once and kept
-        # lets the memory of a long run be compared with that of its beginning.
+        # For each of them the server holds what it could not send yet. A level that is reached at once and
+        # kept lets the memory of a long run be compared with that of its beginning.
         self.slow_readers = 0
         self.most_slow_readers = 2
         self.stopping = False

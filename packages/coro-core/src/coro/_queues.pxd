@@ -1,0 +1,31 @@
+# C-level interface of fifo and channel; explained in _queues.pyx.
+# cython: language_level=3
+from libc.stdint cimport uint64_t
+
+from coro._waiters cimport Primitive, wait_line
+
+
+cdef class Buffer(Primitive):
+    cdef wait_line takers
+    cdef wait_line givers
+    cdef list ring
+    cdef Py_ssize_t head
+    cdef Py_ssize_t count
+    cdef Py_ssize_t promised
+    cdef Py_ssize_t slots
+    cdef Py_ssize_t capacity
+    cdef uint64_t total
+    cdef readonly bint closed
+    cdef int append(self, object item, bint in_front) except -1
+    cdef object take(self)
+    cdef Py_ssize_t room(self) noexcept
+    cdef int insert(self, object item, bint in_front) except -1
+    cdef bint await_item(self) except -1
+
+
+cdef class fifo(Buffer):
+    pass
+
+
+cdef class channel(Buffer):
+    pass
