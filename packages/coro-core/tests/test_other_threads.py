@@ -36,7 +36,7 @@ def elsewhere(function, *args):
     return box[0]
 
 
-# ------------------------------------------------------------------------------------------------- post
+# -------------------------------------------------------------------------------- post
 
 
 def test_posted_functions_run_as_threads_in_order():
@@ -206,7 +206,7 @@ def test_post_checks_its_function():
     coro.run(main)
 
 
-# ------------------------------------------------------------------------------------------------- everything else
+# -------------------------------------------------------------------------------- everything else
 
 
 def test_what_touches_the_scheduler_raises_in_another_os_thread():

@@ -111,7 +111,7 @@ from coro.exceptions import (
     WrongThreadError,
     YieldFromMain,
 )
-from coro.exceptions import ResolverNameError as NameError
+from coro.exceptions import ResolverNameError as NameError  # noqa: F401 - not in __all__, see there
 from coro.exceptions import TimeoutError as TimeoutError
 from coro.offload import in_thread
 from coro.resolver import dummy_resolver, get_resolver, set_resolver

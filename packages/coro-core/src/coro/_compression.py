@@ -7,7 +7,7 @@ zlib is always there; Zstandard (standard library from Python 3.14 on, else the 
 from __future__ import annotations
 
 import zlib
-from typing import Callable
+from collections.abc import Callable
 
 __all__ = ["NAME", "pack", "unpack"]
 

@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from coro import _reports, _scheduler, _ticks
 from coro._output import print_stderr
@@ -97,8 +98,8 @@ def event_loop(timeout: float = 30) -> None:
     """Run threads until none is left that counts (daemon threads do not), or until ``set_exit``.
 
     ``timeout`` is the most seconds a single poll of the kernel may wait; it is a safety net only. After
-    ``set_exit(code)`` and after SIGINT or SIGTERM (code 0) it raises ``SystemExit(code)``, when nothing is left to do it
-    returns. May be called again afterwards. DeadlockError when every counted thread is blocked for good (see
+    ``set_exit(code)`` and after SIGINT or SIGTERM (code 0) it raises ``SystemExit(code)``, when nothing is left to do
+    it returns. May be called again afterwards. DeadlockError when every counted thread is blocked for good (see
     ``set_deadlock``); LoopError inside a running loop; WrongThreadError while a loop runs in another OS thread;
     TypeError or ValueError for a timeout that is no number above 0.
     """

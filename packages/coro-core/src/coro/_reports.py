@@ -6,8 +6,8 @@ Everything here formats; nothing decides. The scheduler calls it through hooks, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from coro import _scheduler, tb
 from coro._output import print_stderr, write_stderr

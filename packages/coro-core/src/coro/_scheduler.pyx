@@ -191,7 +191,6 @@ cdef enum:
 
 cdef enum:
     SWITCHES_BETWEEN_LOOKS = 256
-    PASSES_BETWEEN_TRIMS = 1024
     MOST_REFUSALS = 100
     DEADLOCK_LOOK_NS = 1000000000
     SMALLEST_COMPRESSED = 128
@@ -214,6 +213,7 @@ cdef bint slots_ready = False, stopping = False, any_ran = False
 cdef int slots_wanted = DEFAULT_SLOTS
 cdef size_t slot_size_wanted = DEFAULT_SLOT_SIZE
 cdef int64_t latency_limit = 0, drain_budget = 0
+cdef int64_t trim_at = 0, trim_every = 0
 cdef int latency_factor = 1
 cdef int selfish_default = 4
 cdef unsigned long collecting_in = 0   # the OS thread that the cyclic collector runs in
@@ -1903,7 +1903,7 @@ def _loop(double longest, thread=None):
     ``longest`` is the most seconds that one poll may wait; ``thread`` is run()'s main thread, whose end ends the loop.
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
     global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
-    global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace
+    global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace, trim_at, trim_every
     cdef PyThreadState *ts = PyThreadState_Get()
     cdef int64_t longest_ns = CORO_TICKS_FOREVER if longest > 4e9 else <int64_t>(longest * 1e9)
     cdef int64_t wait
@@ -1920,6 +1920,8 @@ def _loop(double longest, thread=None):
     coro_guard_install(guard_names)
     any_ran = True
     drain_budget = coro_from_seconds(ticker, 0.010)
+    trim_every = coro_from_seconds(ticker, 1.0)  # a system call for each slot that ran: not at every pass
+    trim_at = 0
     latency_limit = coro_from_seconds(ticker, 0.2 * latency_factor) if latency_factor else CORO_TICKS_FOREVER
     loop_ts = ts
     loop_os_thread = coro_os_thread()
@@ -1985,8 +1987,8 @@ def _loop(double longest, thread=None):
                         reason, code = "deadlock", deadlock_reporter(False)
                         begin_ending(ts)
                         continue
-                coro_slots_trim()
-            elif n_passes % PASSES_BETWEEN_TRIMS == 0:
+            if loop_now >= trim_at:
+                trim_at = loop_now + trim_every
                 coro_slots_trim()
             n_polls += 1
             the_poller.poll(wait)

@@ -167,6 +167,7 @@ coro_slots_evacuate(coro_slot *slot)
     memcpy(copy + head, sp, size);
 #if defined(CORO_VALGRIND)
     VALGRIND_ENABLE_ERROR_REPORTING;
+    (void)VALGRIND_MAKE_MEM_DEFINED(copy, head + size); /* compression reads the holes of the frames, too */
 #endif
     owner->size = (uint32_t)size;
     owner->links = (uint16_t)links;

@@ -440,6 +440,9 @@ cdef class file_sock(fd_sock):
     """
 
     def __init__(self, fileobj):
+        if not callable(getattr(fileobj, "fileno", None)):
+            raise TypeError(f"expected an object with fileno(), not {type(fileobj).__name__}: {fileobj!r}; "
+                            "a descriptor number goes to fd_sock()")
         fd_sock.__init__(self, fileobj.fileno())
         self.keep = fileobj
         self.bits |= B_FILE

@@ -9,7 +9,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from coro import _scheduler
 from coro.exceptions import TimeoutError, YieldFromMain
@@ -27,8 +28,8 @@ class _Alarm(BaseException):
 def with_timeout(timeout: float, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call ``function(*args, **kwargs)`` with a limit of ``timeout`` seconds, loop or no loop.
 
-    Raises ``coro.TimeoutError`` when the time is over; 0 and less do so at once if the function takes a signal check at
-    all. Without a loop: YieldFromMain outside the main OS thread, TypeError or ValueError for a limit that is no number.
+    Raises ``coro.TimeoutError`` when the time is over; 0 and less do so at once if the function takes a signal check
+    at all. Without a loop: YieldFromMain outside the main OS thread, TypeError or ValueError for a limit that is no number.
     """
     if _scheduler.coro_is_running():
         return _scheduler.with_timeout(timeout, function, *args, **kwargs)
