@@ -22,9 +22,7 @@ from ._suites import CASES, SUITES, Case
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.bench", description="Benchmarks of coro against its peers."
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.bench", description="Benchmarks of coro against its peers.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure and hold the ratios against their bars")
     run.add_argument("--suite", action="append", choices=SUITES, help="only this suite (may be repeated)")
@@ -36,9 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--no-coro", action="store_true", help="measure the peers alone")
     run.add_argument("--rounds", type=int, default=5, help="how often each pair is measured (default 5)")
     run.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to FILE")
-    run.add_argument(
-        "--python", default=sys.executable, help="the interpreter to measure on (default: this one)"
-    )
+    run.add_argument("--python", default=sys.executable, help="the interpreter to measure on (default: this one)")
     run.add_argument(
         "--coro-path",
         type=Path,
@@ -107,6 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
     peers = {peer for record in records for peer in _taking_part(record.case, arguments)}
     try:
         environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
+        _note(f"preparing {environment.folder} (the first time, and after changes of coro-core, it takes a while)")
         environment.install(peers)
         _run_rounds(environment, arguments, records)
     except EnvironmentFailure as failure:
@@ -114,9 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 2
     about = _about(environment, arguments.rounds)
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if version)
-    print(
-        f"Python {about['python']}, {about['system']} {about['machine']}, {about['cores']} cores; {versions}"
-    )
+    print(f"Python {about['python']}, {about['system']} {about['machine']}, {about['cores']} cores; {versions}")
     print(f"medians of {arguments.rounds} interleaved rounds (least .. greatest); CPU time per operation\n")
     print(report(records))
     if arguments.json:

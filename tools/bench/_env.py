@@ -111,9 +111,7 @@ class Environment:
         self.versions = json.loads(answer)["peers"]
 
     def _install_core(self) -> None:
-        parts = [
-            p for p in sorted((CORE / "src").rglob("*")) if p.is_file() and p.suffix not in (".so", ".pyc")
-        ]
+        parts = [p for p in sorted((CORE / "src").rglob("*")) if p.is_file() and p.suffix not in (".so", ".pyc")]
         parts += [CORE / name for name in ("pyproject.toml", "hatch_build.py") if (CORE / name).exists()]
         stamp = self.folder / "coro-core.sha256"
         digest = _digest(parts)

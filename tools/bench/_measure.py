@@ -75,9 +75,7 @@ class _Program:
             _, errors = self.child.communicate()
             what = "ended" if ready else f"said nothing for {PATIENCE:.0f} s"
             tail = "\n".join(errors.splitlines()[-12:])
-            raise MeasurementFailure(
-                f"{' '.join(self.command)} {what} (status {self.child.returncode}):\n{tail}"
-            )
+            raise MeasurementFailure(f"{' '.join(self.command)} {what} (status {self.child.returncode}):\n{tail}")
         return line
 
     def say(self, text: str) -> None:

@@ -55,9 +55,7 @@ class Record:
         found = []
         if self.case.own_bar is not None or self.case.own_goal is not None:
             found.append(
-                Line(
-                    self.case, None, Spread.of(ours) if ours else None, self.case.own_bar, self.case.own_goal
-                )
+                Line(self.case, None, Spread.of(ours) if ours else None, self.case.own_bar, self.case.own_goal)
             )
         for rival in self.case.rivals:
             ratios = [a / b for a, b in zip(ours, self.values(rival.peer), strict=False)]
@@ -125,8 +123,7 @@ def report(records: list[Record]) -> str:
                 wall = statistics.median(f["count"] / f["wall"] for f in record.rounds[peer])
                 note = f"  {wall:,.0f}/s, server {server:.0%}, client {statistics.median(busy):.0%} busy"
             out.append(
-                f"    {peer:<24} {s.median:,.0f} {UNITS[case.metric]}"
-                f"  ({s.least:,.0f} .. {s.greatest:,.0f}){note}"
+                f"    {peer:<24} {s.median:,.0f} {UNITS[case.metric]}  ({s.least:,.0f} .. {s.greatest:,.0f}){note}"
             )
         out.extend(line.text() for line in record.lines())
         out.append("")

@@ -183,6 +183,24 @@ def test_who_asked_for_the_exit_gets_its_shutdown_at_its_next_suspension():
     assert log == ["goes on", "shutdown"]
 
 
+def test_an_error_of_main_that_run_does_not_raise_is_told():
+    seen = []
+
+    def main():
+        coro.set_exit(3)
+        try:
+            coro._yield()
+        finally:
+            raise ValueError("in main's clean-up")
+
+    coro.set_exception_notifier(lambda: seen.append(str(sys.exc_info()[1])))
+    try:
+        assert exit_of(coro.run, main) == 3
+    finally:
+        coro.set_exception_notifier(None)
+    assert seen == ["in main's clean-up"]
+
+
 def test_spawning_and_posting_during_the_end():
     log = []
 
@@ -290,7 +308,8 @@ def test_after_the_grace_period_every_blocking_call_raises(grace):
     log = []
 
     def stubborn():
-        for call in (lambda: a.recv(1), lambda: a.recv(1), coro.yield_slice, lambda: coro.sleep_relative(0), coro._yield):
+        waits = (lambda: a.recv(1), lambda: a.recv(1), coro.yield_slice, lambda: coro.sleep_relative(0), coro._yield)
+        for call in waits:
             try:
                 call()
             except coro.Shutdown:
@@ -355,7 +374,8 @@ def test_a_thread_that_refuses_to_end_is_abandoned_and_named(wait):
     lines = outcome.err.splitlines()
     assert len(lines) == 2, outcome.err
     for line, number, name in zip(lines, (2, 3), ("stubborn", "stubborn as well"), strict=True):
-        assert re.search(rf"thread {number} \({name}\) did not end in time and was abandoned at \[<string> swallow\|\d+\]$", line)
+        said = rf"thread {number} \({name}\) did not end in time and was abandoned at \[<string> swallow\|\d+\]$"
+        assert re.search(said, line)
 
 
 def test_an_abandoned_thread_is_dead():
@@ -443,7 +463,9 @@ def test_an_exit_asked_for_between_loops_ends_the_next_one_after_what_is_runnabl
     coro.event_loop()
 
 
-@pytest.mark.parametrize("where", ["atexit.register(attempt)", "attempt()", "gc.callbacks.append(attempt); gc.collect()"])
+@pytest.mark.parametrize(
+    "where", ["atexit.register(attempt)", "attempt()", "gc.callbacks.append(attempt); gc.collect()"]
+)
 def test_blocking_outside_any_loop_is_an_error_also_after_one(where):
     source = f"""
         import atexit, coro, gc

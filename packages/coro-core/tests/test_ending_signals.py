@@ -42,7 +42,8 @@ SIGNALS = """
         {start}
     except BaseException as exc:
         print(type(exc).__name__, getattr(exc, "code", ""))
-    print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
+    now = signal.getsignal
+    print(now(signal.SIGINT) is signal.default_int_handler, now(signal.SIGTERM) == signal.SIG_DFL)
 """
 EVENT_LOOP = "coro.set_print_exit_string(False); coro.spawn(main); coro.event_loop()"
 

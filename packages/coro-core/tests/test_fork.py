@@ -95,10 +95,11 @@ def test_fork_before_and_after_a_loop():
         import coro, os
         def both():
             pid = os.fork()
+            if pid:
+                os.waitpid(pid, 0)
             print(coro.run(lambda: (coro.sleep_relative(0.001), "ran")[1]), flush=True)
             if pid == 0:
                 os._exit(0)
-            os.waitpid(pid, 0)
         both()
         both()
         """
@@ -159,4 +160,5 @@ def test_no_warnings_here():
     """Python warns of a fork beside other OS threads; coro starts none of its own accord."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert ok("import coro, os; coro.run(int); pid = os.fork(); pid or os._exit(0); os.waitpid(pid, 0)", "-Werror") == []
+        source = "import coro, os; coro.run(int); pid = os.fork(); pid or os._exit(0); os.waitpid(pid, 0)"
+        assert ok(source, "-Werror") == []

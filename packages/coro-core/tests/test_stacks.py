@@ -98,7 +98,7 @@ def main():
 coro.run(main)
 counted = coro.statistics()
 print(counted.restorations > 0, counted.evacuations >= counted.restorations)
-assert counted.restorations == 0 or counted.restored_bytes / counted.restorations < 16384
+assert counted.restorations == 0 or counted.restored_bytes / counted.restorations < 65536
 print(any(_scheduler._slot_owners()), coro.get_live_coros())
 """)
     # 61 threads in 64 slots: one each, and nothing is copied

@@ -102,6 +102,7 @@ cdef class FdPoller(Poller):
     cdef int disown(self, int fd, object closer) except -1
     cdef int wait_read(self, fd_state *s, int fd) except -1
     cdef int wait_write(self, fd_state *s, int fd) except -1
+    cdef int wait_quick(self, coro me, fd_state *s, int fd, uint32_t ready) noexcept
     # The same without trusting the remembered readiness: the kernel is asked anew (explicit wait_for_read()).
     cdef int wait_read_fresh(self, fd_state *s, int fd) except -1
     cdef int wait_write_fresh(self, fd_state *s, int fd) except -1

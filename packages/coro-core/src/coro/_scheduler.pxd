@@ -98,6 +98,8 @@ cdef object suspend(coro me, int kind, object what)
 cdef object suspend_fd(coro me, int kind, int fd)
 cdef bint wake(coro t, object value)
 cdef bint wake_error(coro t, object exc)
+cdef bint park_io(coro me, int kind, int fd) noexcept
+cdef int deliver(coro me) except -1
 cdef int slice(coro me) except -1
 cdef int selfish(coro me) noexcept
 cdef bint is_daemon(coro t)

@@ -809,12 +809,36 @@ cdef object suspend_fd(coro me, int kind, int fd):
         attend(me)
     me.kind = kind
     me.ident = fd
+    me.selfish_left = me.selfish_most       # whoever really waits lets the others run
     coro_stack_park(&me.stack)
     if me.flags & (DELIVER | WAKE_ERROR):
         return resumed(me)
     value = me.wake_value
     me.wake_value = None
     return value
+
+
+cdef bint park_io(coro me, int kind, int fd) noexcept:
+    """suspend_fd() for a wait that cleans up by itself: parks (the caller has seen that nothing is to be attended to)
+    and counts the thread as waiting for I/O meanwhile. True: call deliver(me), which raises."""
+    global n_io_counted
+    cdef int counted = (me.flags & DAEMON) == 0
+    me.kind = kind
+    me.ident = fd
+    me.selfish_left = me.selfish_most
+    n_io_counted += counted
+    coro_stack_park(&me.stack)
+    n_io_counted -= counted
+    if me.flags & (DELIVER | WAKE_ERROR):
+        return True
+    if me.wake_value is not None:
+        me.wake_value = None
+    return False
+
+
+cdef int deliver(coro me) except -1:
+    resumed(me)
+    return 0
 
 
 cdef int slice(coro me) except -1:
@@ -1052,6 +1076,13 @@ cdef int disarm(timebomb bomb) except -1:
     return 0
 
 
+cdef object limit_exceeded(object exc):
+    """The exception to raise for an expired limit; what was noted on the interruption (bytes_sent) stays known."""
+    raised = TimeoutError()
+    raised.__dict__.update(exc.__dict__)
+    return raised
+
+
 cdef inline bint caused_by(object exc, timebomb bomb):
     return isinstance(exc, Interrupted) and len(exc.args) == 1 and exc.args[0] is bomb
 
@@ -1081,7 +1112,7 @@ def with_timeout(delta, function, /, *args, **kwargs):
         return function(*args, **kwargs)
     except Interrupted as exc:
         if caused_by(exc, bomb):
-            raise TimeoutError from None
+            raise limit_exceeded(exc) from None
         raise
     finally:
         disarm(bomb)
@@ -1091,8 +1122,9 @@ def with_timeout(delta, function, /, *args, **kwargs):
 cdef class timeout:
     """``with coro.timeout(seconds):`` limits a block like ``with_timeout`` limits a call.
 
-    ``expired`` tells afterwards whether the limit struck. A scope that is left in another thread than it was entered in
-    (a generator that carries it along) is closed for the thread that opened it."""
+    ``expired`` tells afterwards whether the limit struck. The limit belongs to the thread that enters the block, so do
+    not yield inside one in a generator: while the generator is suspended the limit goes on for whoever runs it, and
+    strikes there as a bare ``Interrupted``. Closing the generator, in whatever thread, ends the limit."""
     cdef timebomb bomb
     cdef object seconds
     cdef readonly bint expired
@@ -1118,7 +1150,7 @@ cdef class timeout:
         disarm(bomb)
         if exc is not None and caused_by(exc, bomb):
             self.expired = True
-            raise TimeoutError from None
+            raise limit_exceeded(exc) from None
         return False
 
 
@@ -1159,7 +1191,7 @@ cdef class shield:
         self.thread = None
         disarm(bomb)
         if exc is not None and caused_by(exc, bomb):
-            raise TimeoutError from None
+            raise limit_exceeded(exc) from None
         return False
 
 
@@ -1502,6 +1534,11 @@ cdef void begin_body(PyObject *thread) noexcept:
             notify()
 
 
+cdef bint untold(exc) noexcept:
+    """Will run() not raise the error of its main thread, because the loop ends for another reason?"""
+    return (ending != NOT_ENDING or exit_wanted) and not isinstance(exc, (SystemExit, KeyboardInterrupt))
+
+
 cdef int end_body(PyObject *thread, PyObject *result) noexcept:
     """The function has returned `result`, or raised (NULL): everything a thread does after that, on its own stack."""
     cdef coro me = <coro>thread
@@ -1515,7 +1552,7 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
             me.outcome = <object>result
             Py_DECREF(<object>result)
             me.flags |= FAILED
-            if thread != main_thread and not isinstance(me.outcome, Shutdown):
+            if not isinstance(me.outcome, Shutdown) and (thread != main_thread or untold(me.outcome)):
                 PyErr_SetHandledException(result)
                 notify()
                 PyErr_SetHandledException(NULL)
@@ -2049,7 +2086,8 @@ def set_exit(exit_code=0, *, grace=5.0):
     """Ask the running loop to end with ``SystemExit(wanted_code)``.
 
     Every thread gets Shutdown and has ``grace`` seconds to end; after that every blocking call raises Shutdown at once,
-    and threads that still do not end are given up. 0 skips the grace period. TypeError or ValueError when ``grace`` is
+    and threads that still do not end are given up. The grace period is over early when nothing is runnable and nobody
+    waits for a descriptor or a worker, or in a ``coro.shield``; 0 skips it. TypeError or ValueError when ``grace`` is
     not a number of seconds >= 0."""
     global exit_wanted, wanted_code, exit_grace
     if not isinstance(grace, (int, float)) or isinstance(grace, bool):

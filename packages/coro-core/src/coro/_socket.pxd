@@ -48,6 +48,7 @@ cdef class _receiver(_descriptor):
     cdef int enter_read(self, coro me, int flags) except -1
     cdef int before_attempt(self, coro me) except -1
     cdef int wait_readable(self, coro me) except -1
+    cdef int wait_readable_at_length(self, coro me) except -1
     cdef int pause_read(self, coro me) except -1
     cdef int read_blocked(self, coro me, int flags) except -1
     cdef int reader_busy(self, coro me) except -1

@@ -26,15 +26,15 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.errno cimport (
-    EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSYS,
-    ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno,
+    EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM,
+    ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno,
 )
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
 from coro._poller cimport FD_NO_SHORTCUT, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_poller, fd_state
 from coro._posix cimport *
-from coro._scheduler cimport WAIT_OBJECT, coro, running_thread, selfish, slice, suspend, wake, wake_error
+from coro._scheduler cimport WAIT_OBJECT, coro, deliver, running_thread, selfish, slice, suspend, wake, wake_error
 
 import operator
 import os
@@ -242,8 +242,8 @@ cdef class _descriptor:
         global live
         cdef FdPoller p
         if _is_foreign():
-            raise WrongThreadError("socks are made in the OS thread of the running loop; from another one use "
-                                   "coro.post(function, *args)")
+            raise WrongThreadError("socks are made in the OS thread of the running loop; "
+                                   "from another one use coro.post(function, *args)")
         p = fd_poller()
         self.st = p.state_of(fd)
         if bits & B_OWNED:
@@ -272,7 +272,7 @@ cdef class _descriptor:
                 if _post_internal(_close_late, fd, (self.bits & B_FILE) == 0, self.keep):
                     return
         except BaseException:
-            pass                    # the interpreter is being taken down: nobody looks at the records any more
+            pass                # the interpreter is being taken down: nobody uses the records any more
         try:
             if self.st.flags or self.st.reader != NULL or self.st.writer != NULL:
                 fd_poller().disown(fd, None)
@@ -344,8 +344,8 @@ cdef class _descriptor:
         if fd < 0:
             return 0
         if _is_foreign():
-            raise WrongThreadError("socks are closed in the OS thread of the running loop; from another one use "
-                                   "coro.post(s.close)")
+            raise WrongThreadError("socks are closed in the OS thread of the running loop; "
+                                   "from another one use coro.post(s.close)")
         try:
             self.forget(_running())
         finally:
@@ -379,7 +379,7 @@ cdef class _descriptor:
         if self.bits & B_FILE:
             raise ValueError("a file_sock cannot be detached: its file object owns the descriptor")
         if _is_foreign():
-            raise WrongThreadError("socks are detached in the OS thread of the running loop; use coro.post there")
+            raise WrongThreadError("socks are detached in the OS thread of the running loop: use coro.post")
         fd = self.fd
         self.forget(_running())
         return fd
@@ -511,6 +511,8 @@ def _sendfile(sock s, file, offset, count):
     if start < 0 or most is not None and most < 0:
         raise ValueError(f"offset and count must not be negative, not {offset!r} and {count!r}")
     if isinstance(file, int):
+        if not 0 <= file <= 0x7fffffff:
+            raise ValueError(f"a descriptor is an int >= 0, not {file}")
         fd = file
     else:
         try:

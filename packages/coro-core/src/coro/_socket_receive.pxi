@@ -45,11 +45,22 @@ cdef class _receiver(_descriptor):
         return self.bits & B_STREAM or not self.bits & B_SOCKET
 
     cdef int wait_readable(self, coro me) except -1:
-        cdef FdPoller p = fd_poller()
+        cdef int r
         self.bits &= ~<unsigned int>B_DRAINED
         self.reader = me
+        r = fd_poller().wait_quick(me, self.st, self.fd, FD_READ_READY)
+        if r == 1:
+            return self.wait_readable_at_length(me)
+        self.reader = None
+        if r == 2:
+            deliver(me)
+        if self.fd < 0 or r == 3:
+            raise ClosedError()
+        return 0
+
+    cdef int wait_readable_at_length(self, coro me) except -1:
         try:
-            p.wait_read(self.st, self.fd)
+            fd_poller().wait_read(self.st, self.fd)
         finally:
             self.reader = None
         if self.fd < 0:
