@@ -5,8 +5,9 @@
 #include <string.h>
 
 enum {
-    STEP = 256,          /* size classes */
-    SMALLEST = 512,      /* holds one frame of an ordinary function and what it calls to block */
+    STEP = 128,          /* size classes */
+    SMALLEST = 256,      /* one frame and the headroom */
+    UNKNOWN = 512,       /* for a function that was never parked: a frame or two and what they call to block */
     LARGEST = 8192,      /* beyond this CPython's own chunks are as good */
     CLASSES = LARGEST / STEP + 1,
     KEPT_BYTES = 1 << 20, /* free list limit per size class */
@@ -35,7 +36,7 @@ slot_of(uintptr_t key)
 _PyStackChunk *
 coro_datastack_root(const void *key, PyObject ***top, PyObject ***limit)
 {
-    size_t size = SMALLEST, class;
+    size_t size = UNKNOWN, class;
     _PyStackChunk *root;
     uintptr_t k = (uintptr_t)key;
     if (k != 0 && notes[slot_of(k)].key == k) {

@@ -9,7 +9,7 @@
    noted under its function's code object, and the next thread of that function gets as much. The notes are a fixed
    table of sizes keyed by address, without references: an address that was reused costs a wrong guess, nothing else.
 
-   Chunks come from a free list per size class of 256 bytes. Where CPython itself keeps no spare chunk (3.13 and before,
+   Chunks come from a free list per size class of 128 bytes. Where CPython itself keeps no spare chunk (3.13 and before,
    and early 3.14) a call that just crosses the edge of the root chunk would map and unmap memory every time, so an
    arena allocator is installed there that keeps a few blocks of that size and passes everything else through. */
 #ifndef CORO_DATASTACK_H

@@ -1319,7 +1319,17 @@ def schedule(thread, value=None):
 def _yield():
     """Suspend the running thread until somebody schedules it; returns the value given there, or raises the exception
     sent to it. YieldFromMain outside a thread."""
-    return suspend(running_thread(), WAIT_YIELD, None)
+    # suspend(), but without a frame of its own: every parked thread would keep a copy of it.
+    cdef coro me = running_thread()
+    if me.attention:
+        attend(me)
+    me.kind = WAIT_YIELD
+    coro_stack_park(&me.stack)
+    if me.flags & (DELIVER | WAKE_ERROR):
+        return resumed(me)
+    value = me.wake_value
+    me.wake_value = None
+    return value
 
 
 def yield_slice():
