@@ -46,7 +46,8 @@ def in_loop(function):
 
 
 def start(log, name, *calls):
-    """A thread that makes the calls one after the other and logs (name, result), or (name, class of exception) and ends."""
+    """A thread that makes the calls one after the other and logs (name, result); an exception is logged by its
+    class and ends it."""
 
     def body():
         for call in calls:

@@ -1,5 +1,5 @@
-"""What others see of suspended threads: f_back, where(), faulthandler, gdb. With one slot every suspended thread but one
-is copied away, so a chain of frames that led across the C stack would end in somebody else's bytes."""
+"""What others see of suspended threads: f_back, where(), faulthandler, gdb. With one slot every suspended thread but
+one is copied away, so a chain of frames that led across the C stack would end in somebody else's bytes."""
 
 import faulthandler
 import shutil

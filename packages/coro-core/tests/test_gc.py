@@ -230,7 +230,7 @@ def test_cycles_through_threads_are_collected():
                 if function is returns_itself:
                     assert thread.result is thread
         node = Node()
-        node.thread = coro.new(lambda: node)
+        node.thread = coro.new(lambda n: n, node)
         refs.append(weakref.ref(node))
         del node, thread
         gc.collect()

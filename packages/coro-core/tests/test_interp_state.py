@@ -1,4 +1,4 @@
-"""The interpreter state that belongs to a thread stays with it: handled exceptions, context, tracing, recursion depth."""
+"""The interpreter state that belongs to a thread stays with it: exceptions, context, tracing, recursion depth."""
 
 import asyncio
 import contextvars
@@ -95,7 +95,7 @@ def test_a_bare_raise_has_nothing_of_another_thread():
     def has_none():
         coro.yield_slice()
         with pytest.raises(RuntimeError, match="No active exception"):
-            raise  # noqa: PLE0704
+            raise
 
     together(handles, has_none)
 

@@ -17,7 +17,8 @@ def run(script, *arguments, env=None, options=()):
     command = [sys.executable, "-X", "faulthandler", *options, str(HERE / script), *map(str, arguments)]
     print("torture run:", *command)
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **(env or {})})
-    assert done.returncode == 0, f"status {done.returncode} of {' '.join(command)}\n{done.stdout}\n{done.stderr[-8000:]}"
+    what = f"status {done.returncode} of {' '.join(command)}\n{done.stdout}\n{done.stderr[-8000:]}"
+    assert done.returncode == 0, what
     assert done.stderr == ""
     return done.stdout
 

@@ -87,8 +87,8 @@ cdef class condition_variable(Primitive):
                 self.woken += 1
 
     def raise_all(self, exc):
-        """Interrupt everybody who waits now: their wait() raises ``exc`` (class or instance). TypeError when it is not an
-        exception."""
+        """Interrupt everybody who waits now: their wait() raises ``exc`` (class or instance). TypeError when it is not
+        an exception."""
         caller()
         if not isinstance(exc, BaseException) and not (isinstance(exc, type) and issubclass(exc, BaseException)):
             raise TypeError(f"expected an exception class or instance to raise, not {exc!r}")
@@ -138,8 +138,8 @@ cdef class inverted_semaphore(Primitive):
         self.value += units
 
     def release(self, n=1):
-        """Take ``n`` from the count; never waits. When that makes it 0, everybody waiting is let go. TypeError when ``n``
-        is not an int, ValueError when it is negative or more than the count."""
+        """Take ``n`` from the count; never waits. When that makes it 0, everybody waiting is let go. TypeError when
+        ``n`` is not an int, ValueError when it is negative or more than the count."""
         cdef Py_ssize_t units = units_of(n, "the amount to subtract")
         caller()
         if units > self.value:
@@ -193,7 +193,8 @@ cdef class inverted_semaphore(Primitive):
 
 
 cdef class event(Primitive):
-    """Something that has happened or not. ``set()`` lets everybody go who waits; ``clear()`` makes it not have happened.
+    """Something that has happened or not. ``set()`` lets everybody go who waits; ``clear()`` makes it not have
+    happened.
 
     Who was let go stays so, even when the event is cleared before the thread has run."""
 
@@ -249,8 +250,8 @@ cdef class latch(Primitive):
         self.missing = units_of(count, "the count")
 
     def count_down(self, n=1):
-        """Count down by ``n``; at 0 everybody waiting is let go, and nobody waits any more. Further calls change nothing.
-        TypeError or ValueError when ``n`` is not an int >= 0."""
+        """Count down by ``n``; at 0 everybody waiting is let go, and nobody waits any more. Further calls change
+        nothing. TypeError or ValueError when ``n`` is not an int >= 0."""
         cdef Py_ssize_t units = units_of(n, "the amount to count down")
         caller()
         self.missing -= min(units, self.missing)

@@ -3,9 +3,9 @@
 
 The values of a thread are a dictionary. Before each access the dictionary of the running thread becomes the object's
 `__dict__`, and Python's ordinary attribute look-up does the rest, so properties, methods and class attributes of
-subclasses work as anywhere. The dictionaries are kept by thread number (never used twice) beside a weak reference to the
-thread; when the thread object goes, its values go. A value that refers to its own thread keeps that thread object alive;
-so dead threads are looked for as well, each time the table has doubled.
+subclasses work as anywhere. The dictionaries are kept by thread number (never used twice) beside a weak reference to
+the thread; when the thread object goes, its values go. A value that refers to its own thread keeps that thread object
+alive; so dead threads are looked for as well, each time the table has doubled.
 
 Cost: one dictionary and one weak reference per thread that sets anything; about 30 ns above an ordinary attribute.
 
@@ -36,8 +36,8 @@ cdef extern from "Python.h":
 
 
 cdef class ThreadLocal:
-    """Attributes with a value per thread. Set ``local.x = 1`` in one thread and no other sees it; the values vanish with
-    their thread. Code outside any thread (main, other OS threads) has values of its own, one set per OS thread.
+    """Attributes with a value per thread. Set ``local.x = 1`` in one thread and no other sees it; the values vanish
+    with their thread. Code outside any thread (main, other OS threads) has values of its own, one set per OS thread.
 
     Reading or deleting what the thread has not set is an AttributeError. ``local.__dict__`` shows the thread's values.
     A subclass may define ``__init__``: it runs again, with the same arguments, in every thread that uses the object.

@@ -18,14 +18,15 @@ through no fault of theirs, the lock is taken from the dead, also with a Runtime
 Invariants:
  1. owner is None exactly while depth is 0.
  2. A free mutex has nobody in its line; a semaphore's first waiter wants more than avail.
- 3. An rw_lock has an owner, or readers, or neither; both only when they are the same thread. Readers wait while there is
+ 3. An rw_lock has an owner, or readers, or neither; both only when they are the same thread. Readers wait while there
+ is
     another owner or a writer in line; a writer waits while there is another owner or any reader.
 """
 
 from libc.stdint cimport uint64_t
 
 from coro._scheduler cimport coro, running_thread
-from coro._waiters cimport (Primitive, announce, caller, died_by_fork, drop_dead, is_dead, new_ticket, stand_in_line,
+from coro._waiters cimport (Primitive, announce, caller, died_by_fork, drop_doomed, is_dead, new_ticket, stand_in_line,
                             take_first, threads_of, units_of, wait_line, waiter)
 
 import warnings
@@ -37,7 +38,8 @@ from coro.exceptions import LockError
 
 cdef int warn_of_the_dead(object lock, object thread, bint taken) except -1:
     if taken:
-        what = "it died in the fork of this process and the lock is taken from it; what the lock protects may be half done"
+        what = ("it died in the fork of this process and the lock is taken from it; "
+                "what the lock protects may be half done")
     else:
         what = "it ended without unlocking, so this wait can only end by an interruption"
     warnings.warn(f"{lock!r} is held by a dead thread: {what}", RuntimeWarning, stacklevel=2)
@@ -188,8 +190,8 @@ cdef class rw_lock(Primitive):
     """A lock for many readers or one writer; waiting writers go before readers.
 
     A thread that holds it for reading may read-lock it again at once, whoever waits; a thread that holds it for writing
-    may lock it again either way. Becoming a writer while one is a reader is refused, since two threads that try it would
-    wait for each other. Whoever unlocks the write side while still reading goes on as a reader.
+    may lock it again either way. Becoming a writer while one is a reader is refused, since two threads that try it
+    would wait for each other. Whoever unlocks the write side while still reading goes on as a reader.
 
     ``owner`` is the thread that writes, or None; ``with lock.read():`` and ``with lock.write():`` lock and unlock."""
 
@@ -207,8 +209,8 @@ cdef class rw_lock(Primitive):
         return True
 
     def read_lock(self):
-        """Wait until nobody writes or waits to write, and hold the lock for reading. Returns True when the thread had to
-        wait, else False. YieldFromMain when main would have to wait."""
+        """Wait until nobody writes or waits to write, and hold the lock for reading. Returns True when the thread had
+        to wait, else False. YieldFromMain when main would have to wait."""
         if self.may_read_now(caller()):
             return False
         me = running_thread()
@@ -254,8 +256,8 @@ cdef class rw_lock(Primitive):
         return True
 
     def read_unlock(self):
-        """Undo one read_lock(). The last reader lets the first waiting writer in. LockError when the caller does not hold
-        it for reading."""
+        """Undo one read_lock(). The last reader lets the first waiting writer in. LockError when the caller does not
+        hold it for reading."""
         cdef object me = caller()
         held = self.readers.get(me)
         if held is None:
@@ -287,7 +289,7 @@ cdef class rw_lock(Primitive):
             return 0
         while self.writers_line.count:
             if self.readers:
-                drop_dead(&self.writers_line)
+                drop_doomed(&self.writers_line)
                 break
             w = take_first(&self.writers_line)
             if w != NULL:
@@ -359,8 +361,8 @@ cdef class rw_lock(Primitive):
             state = f"read-locked by {len(self.readers)} threads"
         else:
             state = "free"
-        return (f"<{type(self).__name__} {state}, {self.writers_line.count} writers and {self.readers_line.count} readers "
-                f"waiting, at {<size_t><void *>self:#x}>")
+        return (f"<{type(self).__name__} {state}, {self.writers_line.count} writers and "
+                f"{self.readers_line.count} readers waiting, at {<size_t><void *>self:#x}>")
 
 
 cdef class hold:
@@ -391,8 +393,8 @@ cdef class semaphore(Primitive):
     """A number of units that threads take and give back, first come first served.
 
     ``value`` is how many there are at first (int >= 0). Whoever asks for many units is not overtaken by those who ask
-    for few. ``avail`` (and ``int(s)``) is the number to be had now; units booked for a thread that was woken and has not
-    run are gone from it. ``with s:`` takes one unit and gives it back."""
+    for few. ``avail`` (and ``int(s)``) is the number to be had now; units booked for a thread that was woken and has
+    not run are gone from it. ``with s:`` takes one unit and gives it back."""
 
     def __cinit__(self, value):
         self.avail = units_of(value, "the number of units")
@@ -412,8 +414,8 @@ cdef class semaphore(Primitive):
         stand_in_line(self, &self.line, me, units, new_ticket())
 
     def try_acquire(self, n=1):
-        """Take ``n`` units if that needs no waiting. Returns True on FAILURE (too few, or others wait already), False on
-        success. TypeError or ValueError when ``n`` is not an int >= 0."""
+        """Take ``n`` units if that needs no waiting. Returns True on FAILURE (too few, or others wait already), False
+        on success. TypeError or ValueError when ``n`` is not an int >= 0."""
         cdef Py_ssize_t units = units_of(n, "the number of units")
         caller()
         if units == 0:
@@ -438,7 +440,7 @@ cdef class semaphore(Primitive):
         cdef waiter *w
         while self.line.count:
             if self.line.first.amount > self.avail:
-                drop_dead(&self.line)
+                drop_doomed(&self.line)
                 if self.line.first == NULL or self.line.first.amount > self.avail:
                     break
             w = take_first(&self.line)

@@ -18,7 +18,7 @@ cdef class Buffer(Primitive):
     cdef readonly bint closed
     cdef int append(self, object item, bint in_front) except -1
     cdef object take(self)
-    cdef Py_ssize_t room(self) noexcept
+    cdef Py_ssize_t room(self) except? -1
     cdef int insert(self, object item, bint in_front) except -1
     cdef bint await_item(self) except -1
 

@@ -4,8 +4,8 @@
 Values lie in a ring (a Python list, so that the cyclic collector sees them). When one comes in and a thread waits, the
 thread is promised a value (`promised`) and woken; the value stays in the ring until the thread takes it. So nothing has
 to be put back if the thread is interrupted instead: the promise just goes to the next one, and the order of values is
-kept. The other direction is the same: a thread that waits for room is booked a slot (`slots`) and puts its value in when
-it runs. A put that raises has put nothing, a get that raises has taken nothing.
+kept. The other direction is the same: a thread that waits for room is booked a slot (`slots`) and puts its value in
+when it runs. A put that raises has put nothing, a get that raises has taken nothing.
 
 Consequence: among threads that put at the same time, values are in the order in which the calls come to their end.
 
@@ -24,7 +24,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from coro._scheduler cimport coro, running_thread
-from coro._waiters cimport (Primitive, announce, caller, drop_dead, new_ticket, set_value, stand_in_line, take_any,
+from coro._waiters cimport (Primitive, announce, caller, drop_doomed, new_ticket, set_value, stand_in_line, take_any,
                             take_first, threads_of, units_of, wait_line, waiter)
 
 from coro._sync_types import BufferStatistics, ChannelClosed
@@ -84,9 +84,11 @@ cdef class Buffer(Primitive):
             self.advance()
         return item
 
-    cdef Py_ssize_t room(self) noexcept:
-        if self.capacity > 0:
+    cdef Py_ssize_t room(self) except? -1:
+        """How many values may be put in now; less than 1 means none."""
+        if self.capacity:
             return self.capacity - self.count - self.slots
+        drop_doomed(&self.takers)
         return self.takers.count + self.promised - self.count - self.slots
 
     cdef int advance(self) except -1:
@@ -102,8 +104,6 @@ cdef class Buffer(Primitive):
                     if w != NULL:
                         w.amount = LAST_CALL
         elif self.capacity >= 0:
-            if self.takers.count:
-                drop_dead(&self.takers)
             while self.givers.count and self.room() > 0:
                 w = take_first(&self.givers)
                 if w != NULL:
@@ -156,6 +156,11 @@ cdef class Buffer(Primitive):
             return False
         self.promised -= 1
         return True
+
+    @classmethod
+    def __class_getitem__(cls, item):
+        """``fifo[int]`` in annotations is just ``fifo``."""
+        return cls
 
     def __len__(self):
         return self.count
@@ -262,8 +267,8 @@ cdef class channel(Buffer):
         return self.capacity
 
     def put(self, item):
-        """Put a value in, waiting for room. ChannelClosed when the channel is closed, before or meanwhile; YieldFromMain
-        when main would have to wait."""
+        """Put a value in, waiting for room. ChannelClosed when the channel is closed, before or meanwhile;
+        YieldFromMain when main would have to wait."""
         self.insert(item, False)
 
     def send(self, item):
@@ -271,8 +276,8 @@ cdef class channel(Buffer):
         self.insert(item, False)
 
     def try_put(self, item):
-        """Put a value in if there is room (with capacity 0: if somebody waits for one). Returns True on FAILURE, False on
-        success. ChannelClosed when the channel is closed."""
+        """Put a value in if there is room (with capacity 0: if somebody waits for one). Returns True on FAILURE, False
+        on success. ChannelClosed when the channel is closed."""
         caller()
         if not self.is_ready(True):
             return True

@@ -1219,10 +1219,14 @@ cdef class no_switch:
 
 
 cdef int sleep_until_tick(coro me, int64_t when) except -1:
-    if me.attention:
-        attend(me)
     if coro_timers_insert(&timers, &me.timer, when) < 0:
         raise MemoryError("no memory for another timer")
+    if me.attention:
+        try:
+            attend(me)
+        except BaseException:
+            coro_timers_remove(&timers, &me.timer)
+            raise
     me.kind = WAIT_SLEEP
     coro_stack_park(&me.stack)
     coro_timers_remove(&timers, &me.timer)

@@ -43,7 +43,7 @@ cdef waiter *take_first(wait_line *line)
 cdef waiter *take_any(wait_line *line)
 cdef int grant_all(wait_line *line) except -1
 cdef int skip_doomed(wait_line *line) except -1
-cdef int drop_dead(wait_line *line) except -1
+cdef int drop_doomed(wait_line *line) except -1
 cdef int set_value(waiter *w, object value) except -1
 cdef tuple threads_of(wait_line *line)
 cdef Py_ssize_t units_of(object n, object what) except -1

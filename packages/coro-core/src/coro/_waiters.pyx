@@ -226,13 +226,21 @@ cdef int skip_doomed(wait_line *line) except -1:
     return 0
 
 
-cdef int drop_dead(wait_line *line) except -1:
-    """Take out dead threads at the head (abandoned at the end of a loop, or in a forked child)."""
-    cdef waiter *w
-    while line.first != NULL and (<coro>line.first.thread).dead:
+cdef int drop_doomed(wait_line *line) except -1:
+    """The same for those at the head of the line only. The dead are threads abandoned at the end of a loop, or lost in
+    a fork."""
+    cdef waiter *w = line.first
+    cdef coro t
+    while w != NULL:
+        t = <coro>w.thread
+        if t.dead:
+            leave_line(line, w, SKIPPED)
+            free_waiter(w)
+        elif t.attention and t.scheduled:
+            leave_line(line, w, SKIPPED)
+        else:
+            break
         w = line.first
-        leave_line(line, w, SKIPPED)
-        free_waiter(w)
     return 0
 
 

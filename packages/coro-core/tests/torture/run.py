@@ -15,9 +15,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from workload import Worker, World
+
 import coro
 from coro import _scheduler
-from workload import Worker, World
 
 
 def parse(argv):
@@ -81,7 +82,8 @@ def main(argv=None):
     coro.set_stack_slots(options.slots, options.slot_size)
     coro.set_latency_warning(0)
     coro.set_exception_notifier(lambda: None)
-    hook, sys.unraisablehook = sys.unraisablehook, lambda u: failures.append(f"unraisable: {u.exc_value!r} in {u.object!r}")
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda u: failures.append(f"unraisable: {u.exc_value!r} in {u.object!r}")
     failures = []
     try:
         world, started = coro.run(torture, options, failures)

@@ -15,8 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import coro
 import workload
+
+import coro
 from coro import _scheduler
 
 BLOCKING = {"_yield", "yield_slice", "sleep_relative"}
@@ -102,7 +103,7 @@ def once(counting, k, unraisable):
     assert struck or not reached or unraisable, f"k={k}: the Shutdown was lost"
     assert world.scopes == 0, f"k={k}: {world.scopes} scopes were not left"
     assert not world.workers
-    del exception, world, main
+    del exception, main
     gc.collect()
     assert coro.get_live_coros() == threads_before, f"k={k}: {coro.get_live_coros()} thread objects"
     assert not any(_scheduler._slot_owners()), f"k={k}: {_scheduler._slot_owners()}"

@@ -1,9 +1,10 @@
 """What the torture test does: workers that mix everything which has ever confused libraries that switch C stacks.
 
-A worker performs random steps, and steps may nest in one another inside C callbacks. Around every suspension it compares
-what belongs to it (handled exception, context variable, trace function, frame, locals) with what it finds afterwards,
-and each step checks its own result; the first difference fails the whole run with the seed. All randomness comes from
-one generator per worker, so a worker's own sequence of steps depends on nothing but the seed and its number.
+A worker performs random steps, and steps may nest in one another inside C callbacks. Around every suspension it
+compares what belongs to it (handled exception, context variable, trace function, frame, locals) with what it finds
+afterwards, and each step checks its own result; the first difference fails the whole run with the seed. All
+randomness comes from one generator per worker, so a worker's own sequence of steps depends on nothing but the
+seed and its number.
 
 The cost is in the number of threads: about 50 us a step. Used by run.py (many threads) and script.py (one thread, whose
 every suspension is once its last).
@@ -267,7 +268,7 @@ class Worker:
         values = [Odd(self, n) for n in (3, 1, 2)]
         table = {value: value.number for value in values}
         check(table[Odd(self, 2)] == 2, "dictionary of odd values")
-        check(f"{values[0]:x}" == "x3" and "%s" % values[1] == "<1>", "text of odd values")
+        check(f"{values[0]:x}" == "x3" and str(values[1]) == "<1>", "text of odd values")
         check(repr([values]) == "[[<3>, <1>, <2>]]", "repr of odd values")
         check([v.number for v in sorted(values)] == [1, 2, 3], "order of odd values")
         check([v.number for v in copy.deepcopy(values)] == [3, 1, 2], "copy of odd values")

@@ -1,0 +1,292 @@
+"""Locks by name, with deadlock detection: ``smith.lock("account 7")``.
+
+A mutex exists for a name only while somebody holds or wants it, so names may be anything hashable and any number. When
+a thread is about to wait, the smith first follows the chain "waits for what, held by whom" from the holder: if it leads
+back to the thread, waiting would never end, and the thread that would close the circle gets DeadlockError at once. The
+chain may lead through other smiths, plain mutexes, the writer of an rw_lock and joins, since every waiting thread knows
+what it waits for and every lock knows its owner. A circle that is closed by something that is not a smith's lock (a
+plain mutex, say) is found by the manager thread, which looks every ``deadlock_check_period`` seconds and breaks it by
+raising DeadlockError in one of those of its threads that wait for a smith.
+
+The global lock excludes everybody: it waits until all names are free, while threads that hold none are held back. A
+thread that holds a name may lock more names meanwhile, since otherwise it might never come to its end.
+
+Cost: a mutex and a dictionary entry per name in use; looking for a circle costs one step per thread of the chain.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from coro import _scheduler
+from coro._conditions import condition_variable
+from coro._locks import mutex
+from coro.exceptions import DeadlockError
+
+__all__ = ["LockSmith", "MutexLockSmith", "find_cycle", "holders_of"]
+
+
+def holders_of(what: Any) -> tuple[Any, ...]:
+    """The threads that hold what a thread can wait for (a lock, a thread that is joined); () when nobody does or it is
+    not known."""
+    if isinstance(what, _scheduler.coro):
+        return () if what.dead else (what,)
+    owners = getattr(what, "owners", None)
+    if owners is None:
+        owner = getattr(what, "owner", None)
+        owners = () if owner is None else (owner,)
+    return tuple(owners)
+
+
+def _waits_for(thread: Any) -> Any:
+    """What a thread waits for, if it is something that threads hold."""
+    waits = getattr(thread, "waiting_for", None)
+    if waits is None or waits[0] not in ("object", "join"):
+        return None
+    return waits[1]
+
+
+def find_cycle(thread: Any, what: Any = None) -> list[Any] | None:
+    """The circle of threads, beginning with ``thread``, each of which waits for the next; None when there is none.
+
+    ``what`` is what the thread is about to wait for; None looks at what it waits for now."""
+    path = [thread]
+    seen = {thread}
+    stack = [iter(holders_of(_waits_for(thread) if what is None else what))]
+    while stack:
+        holder = next(stack[-1], None)
+        if holder is None:
+            stack.pop()
+            path.pop()
+        elif holder is thread:
+            return path
+        elif holder not in seen:
+            seen.add(holder)
+            path.append(holder)
+            stack.append(iter(holders_of(_waits_for(holder))))
+    return None
+
+
+class _LetGo(condition_variable):
+    """Where the thread that has the global lock waits for the others to let go of their names."""
+
+    smith: MutexLockSmith
+
+    @property
+    def owners(self) -> tuple[Any, ...]:
+        return tuple(self.smith._holders_except(self.smith._global.owner))
+
+
+class LockSmith:
+    """Base of lock managers: the manager thread that looks for deadlocks. Subclasses know what the locks are.
+
+    ``deadlock_check_period`` (seconds, default 60) may be set on the class or the object before the manager starts."""
+
+    deadlock_check_period: float = 60
+
+    def __init__(self) -> None:
+        self._manager: Any = None
+
+    def waiting_threads(self) -> Iterable[Any]:
+        """The threads that wait for one of this smith's locks."""
+        return ()
+
+    def start_manager_thread(self) -> None:
+        """Start the (daemon) thread that looks for deadlocks; does nothing if it runs."""
+        if self._manager is None or self._manager.dead:
+            self._manager = _scheduler.spawn(self._manage, thread_name=f"{type(self).__name__} manager", daemon=True)
+
+    def stop_manager_thread(self) -> None:
+        """End it; does nothing if there is none."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager.shutdown()
+
+    def _manage(self) -> None:
+        while True:
+            _scheduler.sleep_relative(self.deadlock_check_period)
+            self.check_for_deadlocks()
+
+    def check_for_deadlocks(self) -> int:
+        """Look for circles of threads that wait for one another, and break each by raising DeadlockError in one of its
+        threads that wait for this smith, chosen at random. Returns how many were broken."""
+        broken: set[Any] = set()
+        waiting = list(self.waiting_threads())
+        ours = set(waiting)
+        for thread in waiting:
+            circle = find_cycle(thread)
+            if circle is None or broken.intersection(circle):
+                continue
+            victim = random.choice([t for t in circle if t in ours])
+            broken.add(victim)
+            victim.raise_exception(_error(circle))
+        return len(broken)
+
+
+def _error(circle: list[Any]) -> DeadlockError:
+    pairs = tuple((t, repr(_waits_for(t))) for t in circle)
+    chain = " -> ".join(repr(t) for t in [*circle, circle[0]])
+    return DeadlockError(
+        f"these threads wait for one another's locks: {chain}; lock in the same order everywhere, "
+        f"or unlock and try again",
+        pairs,
+    )
+
+
+class MutexLockSmith(LockSmith):
+    """Re-entrant locks by name, and a global one that excludes them all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._locks: dict[Hashable, mutex] = {}
+        self._users: dict[Hashable, int] = {}  # threads that hold or want the name
+        self._held: dict[Any, int] = {}  # thread -> how many locks it holds, every level counted
+        self._global = mutex()
+        self._someone_let_go = _LetGo()
+        self._someone_let_go.smith = self
+
+    # -- by name
+
+    def lock(self, key: Hashable) -> bool:
+        """Wait until the name is free and lock it. Returns True when the thread had to wait. DeadlockError when waiting
+        would close a circle; nothing is locked then."""
+        me = _scheduler.current()
+        waited = self._pass_gate(me)
+        lock = self._use(key)
+        try:
+            if lock.locked() and not lock.has_lock():
+                self._look(me, lock)
+            waited = lock.lock() or waited
+        except BaseException:
+            self._unuse(key)
+            raise
+        self._held[me] = self._held.get(me, 0) + 1
+        return waited
+
+    def try_lock(self, key: Hashable) -> bool:
+        """Lock the name if that needs no waiting. Returns True on FAILURE, False on success."""
+        me = _scheduler.current()
+        if self._gate_shut(me):
+            return True
+        lock = self._use(key)
+        if lock.trylock():
+            self._unuse(key)
+            return True
+        self._held[me] = self._held.get(me, 0) + 1
+        return False
+
+    trylock = try_lock
+
+    def unlock(self, key: Hashable) -> None:
+        """Undo one lock(key). KeyError when nobody holds the name, LockError when somebody else does."""
+        lock = self._locks.get(key)
+        if lock is None or not lock.locked():
+            raise KeyError(key)
+        lock.unlock()
+        self._unuse(key)
+        self._let_go(_scheduler.current())
+
+    @contextmanager
+    def holding(self, key: Hashable) -> Iterator[None]:
+        """``with smith.holding(key):`` locks and unlocks."""
+        self.lock(key)
+        try:
+            yield
+        finally:
+            self.unlock(key)
+
+    def locked(self, key: Hashable) -> bool:
+        """Does anybody hold the name?"""
+        lock = self._locks.get(key)
+        return lock is not None and lock.locked()
+
+    # -- all names
+
+    def lock_global(self) -> bool:
+        """Wait until nobody else holds any name, and keep everybody out. Returns True when the thread had to wait.
+        DeadlockError when waiting would close a circle."""
+        me = _scheduler.current()
+        if self._global.locked() and not self._global.has_lock():
+            self._look(me, self._global)
+        waited = self._global.lock()
+        try:
+            while self._holders_except(me):
+                self._look(me, self._someone_let_go)
+                waited = True
+                self._someone_let_go.wait()
+        except BaseException:
+            self._global.unlock()
+            raise
+        return waited
+
+    def try_lock_global(self) -> bool:
+        """Take the global lock if that needs no waiting. Returns True on FAILURE, False on success."""
+        if self._holders_except(_scheduler.current()):
+            return True
+        return bool(self._global.trylock())
+
+    def unlock_global(self) -> None:
+        """Undo one lock_global(). LockError when the caller does not hold it."""
+        self._global.unlock()
+
+    # -- looking
+
+    def waiting_threads(self) -> list[Any]:
+        """The threads that wait for a name or for the global lock."""
+        found = [t for lock in self._locks.values() for t in lock.waiting]
+        found.extend(self._global.waiting)
+        found.extend(self._someone_let_go.waiting)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def __repr__(self) -> str:
+        waiting = len(self.waiting_threads())
+        return f"<{type(self).__name__} with {len(self._locks)} names in use, {waiting} threads waiting>"
+
+    # -- inside
+
+    def _look(self, me: Any, what: Any) -> None:
+        circle = find_cycle(me, what)
+        if circle is not None:
+            raise _error(circle)
+
+    def _gate_shut(self, me: Any) -> bool:
+        return self._global.locked() and not self._global.has_lock() and me not in self._held
+
+    def _pass_gate(self, me: Any) -> bool:
+        """A thread that holds nothing waits for the end of the global lock."""
+        waited = False
+        while self._gate_shut(me):
+            self._look(me, self._global)
+            self._global.lock()
+            self._global.unlock()
+            waited = True
+        return waited
+
+    def _use(self, key: Hashable) -> mutex:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = mutex()
+        self._users[key] = self._users.get(key, 0) + 1
+        return lock
+
+    def _unuse(self, key: Hashable) -> None:
+        self._users[key] -= 1
+        if not self._users[key]:
+            del self._users[key], self._locks[key]
+
+    def _let_go(self, thread: Any) -> None:
+        self._held[thread] -= 1
+        if not self._held[thread]:
+            del self._held[thread]
+            self._someone_let_go.wake_all()
+
+    def _holders_except(self, thread: Any) -> list[Any]:
+        # By the locks' own word: a thread that was handed one may not have run since.
+        owners = dict.fromkeys(lock.owner for lock in self._locks.values())
+        return [t for t in owners if t is not None and t is not thread]

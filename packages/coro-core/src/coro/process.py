@@ -1,0 +1,422 @@
+"""Child processes: prompt ``waitpid``, pipes that suspend only the calling thread, time limits that kill the whole job.
+
+Starting is left to the standard library's ``subprocess``, which forks and executes in C and knows every system's
+pitfalls.  Waiting is ours: a child's end is an event of the poller (pidfd_open(2) on Linux, EVFILT_PROC of kqueue(2)
+elsewhere), and our ends of its pipes are ``fd_sock``s.
+
+A job is the process group that its first process leads.  That process is reaped only after the pipes have ended or the
+group was killed: until then the system cannot give the number to somebody else, so the signal never hits a stranger.
+
+Cost: starting blocks the whole OS thread until the program is executed, about a millisecond; everything after that
+suspends one thread.  Rejected: SIGCHLD (one per process, and it merges), polling with WNOHANG (slow or busy).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Protocol
+
+from coro import _scheduler, oserrors
+from coro._events import EVFILT, NOTE, wait_for
+from coro._poller import kevent_key
+from coro._socket import fd_sock
+from coro.exceptions import LoopError, SimultaneousError, TimeoutError
+from coro.groups import group
+
+__all__ = [
+    "DEV_NULL",
+    "PIPE",
+    "STDOUT",
+    "CoroProcess",
+    "ProcessTimeout",
+    "capture",
+    "capture_with_stderr",
+    "run",
+    "spawn_job_bg",
+    "waitpid",
+]
+
+#: Standard input that is empty, or output that vanishes.
+DEV_NULL = subprocess.DEVNULL
+#: A new pipe to or from the child.
+PIPE = subprocess.PIPE
+#: For ``stderr``: where ``stdout`` goes.
+STDOUT = subprocess.STDOUT
+
+_WAIT_OBJECT = 6  # coro._scheduler.WAIT_OBJECT, for reports
+_READ_SIZE = 65536  # what a pipe holds on Linux, pipe(7)
+
+
+class _HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+_File = int | _HasFileno
+_Command = str | Sequence[str | bytes | os.PathLike[str]]
+_Path = str | bytes | os.PathLike[str]
+
+
+class ProcessTimeout(Exception):
+    """The time limit of a job was over; it was killed.  ``stdout_output`` and ``stderr_output`` are what it had
+    written by then, as bytes."""
+
+    def __init__(self, stdout_output: bytes = b"", stderr_output: bytes = b"") -> None:
+        super().__init__(stdout_output, stderr_output)
+        self.stdout_output = stdout_output
+        self.stderr_output = stderr_output
+
+    def __str__(self) -> str:
+        return (
+            f"the job was not done in time and was killed; it had written {len(self.stdout_output)} bytes of output "
+            f"and {len(self.stderr_output)} of errors (see stdout_output, stderr_output)"
+        )
+
+
+_waiting: dict[int, Any] = {}  # pid -> the thread in waitpid()
+os.register_at_fork(after_in_child=_waiting.clear)
+
+
+def waitpid(pid: int, /) -> tuple[int, int]:
+    """Wait for the end of a child and reap it: ``(pid, status)`` as from ``os.waitpid``, see os.waitstatus_to_exitcode.
+
+    Suspends the calling thread only; returns at once for a child that has ended already.  An interrupted call reaps
+    nothing and can be repeated.  Raises SimultaneousError when another thread waits for the same child, oserrors.ECHILD
+    when there is no such child (or somebody else reaped it), ValueError for a pid below 1 (there is no waiting for just
+    any child), TypeError when it is no int, and what every blocking call raises outside a thread.
+    """
+    if not isinstance(pid, int):
+        raise TypeError(f"a process is known by its number, an int, not {type(pid).__name__}: {pid!r}")
+    if pid < 1:
+        raise ValueError(f"expected the number of one child, not {pid}; wait for several with a thread each")
+    me = _scheduler._running_thread()
+    if pid in _waiting:
+        raise SimultaneousError(me, _waiting[pid], kevent_key(EVFILT.PROC, pid))
+    _waiting[pid] = me
+    try:
+        while True:
+            try:
+                wait_for(pid, EVFILT.PROC, NOTE.EXIT)
+                found, status = os.waitpid(pid, os.WNOHANG)
+            except (ChildProcessError, ProcessLookupError):
+                raise oserrors.ECHILD(f"process {pid} is not a child of this one, or was reaped already") from None
+            if found:
+                return found, status
+    finally:
+        _waiting.pop(pid, None)
+
+
+class CoroProcess:
+    """A running job, from ``spawn_job_bg``.
+
+    ``pid`` is its first process and ``stdin``, ``stdout``, ``stderr`` are our ends of its pipes (``fd_sock``) or None.
+    Leaving it as a context manager closes the pipes and waits; with an exception on its way, it kills the job first.
+    """
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], pgrp: int, stdin: fd_sock | None, stdout: fd_sock | None, stderr: Any
+    ) -> None:
+        self._popen = popen
+        self.args = popen.args
+        self.pid: int = popen.pid
+        #: The process group, or None if it is ours.
+        self.pgrp: int | None = None if pgrp < 0 else pgrp or popen.pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr: fd_sock | None = stderr
+        #: What waitpid gave, once somebody has waited.
+        self.status: int | None = None
+        self._reaper: _scheduler.coro | None = None
+        self._others: list[_scheduler.coro] = []
+
+    def __repr__(self) -> str:
+        state = "running" if self.status is None else f"ended with {self.returncode}"
+        return f"<CoroProcess {self.pid}: {state}, {self.args!r}>"
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, minus the signal's number if one ended it; None before ``wait``."""
+        return None if self.status is None else os.waitstatus_to_exitcode(self.status)
+
+    def wait(self) -> int:
+        """Wait for the end; returns the status as ``waitpid`` does.  Any number of threads may wait, also afterwards.
+
+        oserrors.ECHILD when somebody else has reaped the process.
+        """
+        me = _scheduler._running_thread() if self.status is None else None
+        while self.status is None:
+            assert me is not None
+            if self._reaper is None:
+                self._reaper = me
+                try:
+                    self._ended(waitpid(self.pid)[1])
+                except oserrors.ECHILD:
+                    self._popen.returncode = 0  # nothing is left to wait for, says subprocess in this case
+                    raise
+                finally:
+                    self._reaper = None
+                    for thread in self._others:
+                        _scheduler._wake(thread)
+            else:
+                self._others.append(me)
+                try:
+                    _scheduler._suspend(self, _WAIT_OBJECT)
+                finally:
+                    self._others.remove(me)
+        return self.status
+
+    def _ended(self, status: int) -> None:
+        self.status = status
+        self._popen.returncode = os.waitstatus_to_exitcode(status)  # or it would warn, and reap by itself
+
+    def kill(self, sig: int = signal.SIGKILL) -> None:
+        """Send a signal to the first process; nothing happens when it has been waited for."""
+        if self.status is None:
+            _send(os.kill, self.pid, sig)
+
+    def killpg(self, sig: int = signal.SIGKILL) -> None:
+        """Send a signal to all processes of the job; only to the first one when they are in our own process group.
+        Nothing happens when the first one has been waited for: then the group's number may be another's by now."""
+        if self.pgrp is None:
+            self.kill(sig)
+        elif self.status is None:
+            _send(os.killpg, self.pgrp, sig)
+
+    def close(self) -> None:
+        """Close our ends of the pipes."""
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+
+    def abandon(self) -> None:
+        """Kill the job, close the pipes, and leave the reaping to a thread in the background.  Does not block, unless
+        the loop is ending: then it waits for the end itself, which the kill has made a matter of milliseconds."""
+        try:
+            self.killpg()
+        except PermissionError:
+            pass  # it runs as somebody else; closed pipes are all we can do to it
+        self.close()
+        if self.status is not None or self._reaper is not None:
+            return
+        try:
+            _scheduler.spawn(self._reap, daemon=True, thread_name=f"reaper of {self.pid}")
+        except LoopError:
+            try:
+                with _scheduler.shield(1):
+                    self._reap()
+            except TimeoutError:
+                pass
+
+    def _reap(self) -> None:
+        try:
+            self.wait()
+        except oserrors.ECHILD:
+            pass
+
+    def __enter__(self) -> CoroProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> Literal[False]:
+        if exc is not None:
+            self.abandon()
+            return False
+        self.close()
+        try:
+            self.wait()
+        except BaseException:
+            self.abandon()
+            raise
+        return False
+
+
+def _send(function: Any, number: int, sig: int) -> None:
+    try:
+        function(number, sig)
+    except ProcessLookupError:
+        pass  # it has ended; that is what signals are mostly for
+
+
+def spawn_job_bg(
+    command: _Command,
+    stdin: _File | None = DEV_NULL,
+    stdout: _File | None = DEV_NULL,
+    stderr: _File | None = DEV_NULL,
+    fd_except: Iterable[int] | None = None,
+    cwd: _Path | None = None,
+    env: Mapping[str, str] | None = None,
+    pgrp: int = 0,
+) -> CoroProcess:
+    """Start a program in the background.
+
+    ``command`` is a sequence of arguments, or a string that is split like a shell would (shlex) but seen by no shell;
+    the program is searched for in PATH.  ``stdin``, ``stdout``, ``stderr`` are DEV_NULL, PIPE, a descriptor, an object
+    with ``fileno()``, None for ours, and STDOUT for ``stderr`` only.  Descriptors are not inherited but for these and
+    those in ``fd_except``.  ``cwd`` and ``env`` replace directory and environment.  ``pgrp`` is the process group to
+    join, 0 for a new one, -1 for ours.  Returns a CoroProcess, which somebody has to ``wait()`` for.
+
+    Raises OSError when the program cannot be executed, ValueError for an empty command or an impossible ``pgrp``.
+    Blocks the OS thread until the program is executed.
+    """
+    args = shlex.split(command) if isinstance(command, str) else list(command)
+    if not args:
+        raise ValueError("expected a program and its arguments, not an empty command")
+    if pgrp < -1:
+        raise ValueError(f"pgrp is a process group, 0 for a new one, -1 for ours, not {pgrp}")
+    theirs: list[int] = []
+    ours: list[int] = []
+    pipes: list[fd_sock | None] = []
+    files: list[Any] = []
+    try:
+        for number, file in enumerate((stdin, stdout, stderr)):
+            if file != PIPE:
+                pipes.append(None)
+                files.append(file)
+                continue
+            r, w = os.pipe()
+            keep, give = (w, r) if number == 0 else (r, w)
+            ours.append(keep)
+            theirs.append(give)
+            pipes.append(fd_sock(keep))
+            ours.pop()
+            files.append(give)
+        popen = subprocess.Popen(
+            args,
+            stdin=files[0],
+            stdout=files[1],
+            stderr=files[2],
+            cwd=cwd,
+            env=env,
+            pass_fds=tuple(fd_except or ()),
+            process_group=None if pgrp < 0 else pgrp,
+        )
+    except BaseException:
+        for pipe in pipes:
+            if pipe is not None:
+                pipe.close()
+        for fd in ours:
+            os.close(fd)
+        raise
+    finally:
+        for fd in theirs:
+            os.close(fd)
+    return CoroProcess(popen, pgrp, *pipes)
+
+
+def _collect(pipe: fd_sock, into: list[bytes]) -> None:
+    while data := pipe.recv(_READ_SIZE):
+        into.append(data)
+
+
+def _feed(pipe: fd_sock, data: bytes) -> None:
+    try:
+        pipe.sendall(data)
+    except BrokenPipeError:
+        pass  # it wants no more
+    finally:
+        pipe.close()
+
+
+def _communicate(process: CoroProcess, data: bytes | None, out: list[bytes], err: list[bytes]) -> int:
+    if process.stdin is None and process.stderr is None:
+        assert process.stdout is not None
+        _collect(process.stdout, out)
+    else:
+        with group() as g:
+            for pipe, into in ((process.stdout, out), (process.stderr, err)):
+                if pipe is not None:
+                    g.spawn(_collect, pipe, into)
+            if process.stdin is not None:
+                g.spawn(_feed, process.stdin, data)
+    return process.wait()
+
+
+def _job(
+    command: _Command,
+    stderr: int,
+    cwd: _Path | None,
+    env: Mapping[str, str] | None,
+    timeout: float | None,
+    pgrp: int,
+    data: bytes | None,
+) -> tuple[int, bytes, bytes]:
+    """Run a command to its end.  However this is left, no process of the job is."""
+    out: list[bytes] = []
+    err: list[bytes] = []
+    _scheduler._running_thread()  # refuse before anything is started
+    limit = _scheduler.timeout(timeout) if timeout else None
+    process = spawn_job_bg(command, DEV_NULL if data is None else PIPE, PIPE, stderr, None, cwd, env, pgrp)
+    try:
+        if limit is None:
+            status = _communicate(process, data, out, err)
+        else:
+            with limit:
+                status = _communicate(process, data, out, err)
+    except BaseException:
+        process.abandon()
+        if limit is not None and limit.expired:
+            raise ProcessTimeout(b"".join(out), b"".join(err)) from None
+        raise
+    process.close()
+    return status, b"".join(out), b"".join(err)
+
+
+def capture(
+    command: _Command,
+    tie_out_err: bool = True,
+    cwd: _Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 0,
+    pgrp: int = 0,
+    *,
+    input: bytes | None = None,
+) -> tuple[int, bytes]:
+    """Run a program; returns ``(status, output)``, the status as ``waitpid`` gives it.
+
+    Its errors go where its output goes, or nowhere if ``tie_out_err`` is false.  ``input`` is what it reads, by default
+    nothing.  ``timeout`` is in seconds, 0 for none: when it is over the process group is killed, reaped in the
+    background, and ProcessTimeout tells what there was; every other exception kills it, too.  The rest is as for
+    ``spawn_job_bg``.  The output has ended when all processes that hold it have ended or closed it.
+    """
+    status, output, _ = _job(command, STDOUT if tie_out_err else DEV_NULL, cwd, env, timeout, pgrp, input)
+    return status, output
+
+
+def capture_with_stderr(
+    command: _Command,
+    cwd: _Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 0,
+    pgrp: int = 0,
+    *,
+    input: bytes | None = None,
+) -> tuple[int, bytes, bytes]:
+    """Like ``capture``, with the errors apart: ``(status, output, errors)``."""
+    return _job(command, PIPE, cwd, env, timeout, pgrp, input)
+
+
+def run(
+    command: _Command,
+    *,
+    input: bytes | None = None,
+    timeout: float | None = None,
+    check: bool = False,
+    cwd: _Path | None = None,
+    env: Mapping[str, str] | None = None,
+    pgrp: int = 0,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program like ``subprocess.run(..., capture_output=True)``; returns the same kind of record.
+
+    ``check`` makes an exit code other than 0 raise ``subprocess.CalledProcessError``.  A ``timeout`` (seconds, None for
+    none) raises ProcessTimeout, see ``capture``.
+    """
+    status, out, err = _job(command, PIPE, cwd, env, timeout, pgrp, input)
+    done = subprocess.CompletedProcess(command, os.waitstatus_to_exitcode(status), out, err)
+    if check:
+        done.check_returncode()
+    return done
