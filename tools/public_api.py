@@ -91,9 +91,7 @@ def main() -> int:
     difference = list(difflib.unified_diff(kept, lines, "checked in", "installed", lineterm="", n=0))
     if difference:
         print("\n".join(difference))
-        print(
-            f"The public names differ from {LIST.name}. If that is meant: python3 -m tools.dev api --update"
-        )
+        print(f"The public names differ from {LIST.name}. If that is meant: python3 -m tools.dev api --update")
         return 1
     print(f"public names: {len(lines)} lines as checked in")
     return 0

@@ -109,9 +109,7 @@ def main() -> int:
 
         print("building both wheels in isolation", flush=True)
         for part in (CORE, SECOND):
-            call(
-                builder, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, tree / part, env=env, cwd=work
-            )
+            call(builder, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, tree / part, env=env, cwd=work)
 
         check = ROOT / SECOND / "check.py"
         # "size changed" tells of a module compiled against another coro-core.
@@ -130,9 +128,7 @@ def main() -> int:
                 call(*install, "coro-core", env=env)
             call(python, *strict, check, "core", env=env, cwd=work)
             for second_editable in (False, True):
-                print(
-                    f"coro-core ({core}) + second ({'editable' if second_editable else 'wheel'})", flush=True
-                )
+                print(f"coro-core ({core}) + second ({'editable' if second_editable else 'wheel'})", flush=True)
                 if second_editable:
                     call(*editable, tree / SECOND, env=env)
                 else:

@@ -104,10 +104,7 @@ def refusal(
             "Upgrade to Python 3.14.2 or later."
         )
     if os_name not in SYSTEMS:
-        return (
-            f"coro-core runs on Linux, macOS and FreeBSD; this is {os_name!r}. "
-            "On Windows use its Linux subsystem."
-        )
+        return f"coro-core runs on Linux, macOS and FreeBSD; this is {os_name!r}. On Windows use its Linux subsystem."
     if (machine.lower(), pointer) not in PROCESSORS:
         return (
             f"coro-core has a stack switch for x86-64, i386 and aarch64; this is {machine!r} with "
@@ -212,9 +209,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 )
                 for name, patterns in table.items()
             ]
-            extensions = cythonize(
-                extensions, include_path=["."], build_dir=os.path.join(out, "c"), language_level=3
-            )
+            extensions = cythonize(extensions, include_path=["."], build_dir=os.path.join(out, "c"), language_level=3)
             command = BuildExt(Distribution({"name": self.metadata.name, "ext_modules": extensions}))
             command.build_lib = os.path.join(out, "lib")
             command.build_temp = os.path.join(out, "tmp")
@@ -240,9 +235,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         for pattern in patterns:
             matches = sorted(glob.glob(pattern))
             if not matches and not glob.has_magic(pattern):
-                self.app.abort(
-                    f"coro-core: the source {pattern} of {name} is missing; the checkout is incomplete."
-                )
+                self.app.abort(f"coro-core: the source {pattern} of {name} is missing; the checkout is incomplete.")
             # Not what Cython wrote beside its source when somebody called it by hand.
             found += [m for m in matches if not (m.endswith(".c") and os.path.exists(m[:-2] + ".pyx"))]
         return found

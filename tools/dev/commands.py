@@ -15,9 +15,7 @@ def version(text: str) -> int:
     """A minor version from "3.12" or "12"."""
     minor = text.removeprefix("3.")
     if not minor.isdecimal() or int(minor) not in pythons.MINORS:
-        raise argparse.ArgumentTypeError(
-            f"expected 3.{pythons.MINORS[0]} to 3.{pythons.MINORS[-1]}, got {text!r}"
-        )
+        raise argparse.ArgumentTypeError(f"expected 3.{pythons.MINORS[0]} to 3.{pythons.MINORS[-1]}, got {text!r}")
     return int(minor)
 
 
@@ -42,9 +40,7 @@ def cmd_c10k(options: argparse.Namespace) -> int:
     """Set up an environment with coro-core and run the ten thousand connections in it."""
     environment = Environment(pick(options.python), "run")
     where = environment.folder.relative_to(ROOT)
-    print(
-        f"setting up {where} with Python {environment.base.full}; a minute or two the first time", flush=True
-    )
+    print(f"setting up {where} with Python {environment.base.full}; a minute or two the first time", flush=True)
     environment.prepare(settings()["build"])
     environment.install_core()
     command = [str(environment.python), "-m", "coro.demo.c10k", *options.arguments]
@@ -97,9 +93,7 @@ def cmd_tox(options: argparse.Namespace) -> int:
     """Run tox with the Pythons found on its PATH."""
     found, _ = pythons.find()
     environment = Environment(pick(None), "tox")
-    environment.prepare(
-        ["tox>=4.22"]
-    )  # the version tox.ini asks for; an older one would fetch it at each run
+    environment.prepare(["tox>=4.22"])  # the version tox.ini asks for; an older one would fetch it at each run
     folders = [str(p.path.parent) for p in found.values()]
     path = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
     command = [str(environment.python), "-m", "tox", "run", *options.arguments]
@@ -107,9 +101,7 @@ def cmd_tox(options: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="python3 -m tools.dev", description="Development commands of this repository."
-    )
+    top = argparse.ArgumentParser(prog="python3 -m tools.dev", description="Development commands of this repository.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     c = commands.add_parser("c10k", help="set up and run ten thousand echo connections")

@@ -30,9 +30,7 @@ class StepFailed(Exception):
     """A step of a command failed; the message is for the user, the step's own output has been shown."""
 
 
-def call(
-    *command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, quiet: bool = False
-) -> None:
+def call(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, quiet: bool = False) -> None:
     """Run a step without standard input; raises `StepFailed`, after showing what a quiet step printed."""
     done = subprocess.run(
         command,

@@ -60,9 +60,7 @@ def root() -> Path:
 def python_path(minor: int) -> Path:
     """The provisioned Python 3.`minor`; it need not exist, and does not count before the stamp is there."""
     folder = root()
-    return (
-        folder / "usr/bin" / f"python3.{minor}" if (folder / "complete").exists() else folder / "incomplete"
-    )
+    return folder / "usr/bin" / f"python3.{minor}" if (folder / "complete").exists() else folder / "incomplete"
 
 
 def mirror() -> str:
@@ -78,9 +76,7 @@ def mirror() -> str:
         text = path.read_text(errors="replace")
         if "debian" not in text.lower():
             continue
-        found = re.search(r"^URIs:\s*(\S+)", text, re.M) or re.search(
-            r"^deb\s+(?:\[[^]]*\]\s+)?(\S+)", text, re.M
-        )
+        found = re.search(r"^URIs:\s*(\S+)", text, re.M) or re.search(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+)", text, re.M)
         if found:
             return found[1]
     raise ProvisionError("expected a Debian mirror in /etc/apt/sources.list(.d), found none; name one there")
@@ -148,9 +144,7 @@ def make(folder: Path) -> None:
     folder.chmod(0o755)
     libraries = [p.parent for p in folder.glob("usr/lib/*-linux-gnu*/libc.so.6")]
     if not libraries:
-        raise ProvisionError(
-            f"expected a C library in {folder}/usr/lib, found none; the suite {SUITE} has changed"
-        )
+        raise ProvisionError(f"expected a C library in {folder}/usr/lib, found none; the suite {SUITE} has changed")
     library = libraries[0]
     for minor in MINORS:
         adapt(folder, library, minor)

@@ -89,9 +89,7 @@ def probe(path: Path, minor: int) -> tuple[Python | None, str]:
     if shutil.which(path) is None:
         return None, ""
     try:
-        done = subprocess.run(
-            [path, "-I", "-c", PROBE], capture_output=True, text=True, timeout=60, check=True
-        )
+        done = subprocess.run([path, "-I", "-c", PROBE], capture_output=True, text=True, timeout=60, check=True)
         facts = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None, f"{path} does not start"

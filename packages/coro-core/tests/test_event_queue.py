@@ -19,6 +19,7 @@ STEP = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(steps=st.lists(STEP, max_size=80))
 def test_against_a_sorted_list(steps):

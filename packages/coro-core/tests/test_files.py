@@ -1,5 +1,6 @@
 """Files: reads and writes at an offset, lists of blocks, and what happens when the caller leaves before the disk is done."""
 
+import fcntl
 import functools
 import os
 import random
@@ -169,7 +170,8 @@ def test_other_threads_go_on(fd, monkeypatch):
 
 @in_loop
 def test_errors(tmp_path, both_ways):
-    number = os.open(tmp_path / "closed", os.O_RDWR | os.O_CREAT)
+    r, w = os.pipe()
+    number = fcntl.fcntl(r, fcntl.F_DUPFD_CLOEXEC, 200)  # beyond what anybody else opens meanwhile
     os.close(number)
     for call in (lambda: aio_read(number, 10, 0), lambda: aio_write(number, b"x", 0), lambda: aio_read(-1, 1, 0)):
         with pytest.raises(oserrors.EBADF):
@@ -178,7 +180,6 @@ def test_errors(tmp_path, both_ways):
     with pytest.raises(oserrors.EISDIR):
         aio_read(folder, 10, 0)
     os.close(folder)
-    r, w = os.pipe()
     with pytest.raises(oserrors.ESPIPE):
         aio_read(r, 10, 0)
     with pytest.raises(oserrors.ESPIPE):

@@ -76,6 +76,7 @@ CALL = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(data=DATA, sizes=st.lists(st.integers(1, 9), min_size=1), calls=st.lists(CALL, max_size=25), fail=st.booleans())
 def test_against_a_model(data, sizes, calls, fail):
@@ -141,7 +142,9 @@ def test_against_a_model(data, sizes, calls, fail):
 @pytest.mark.parametrize("size", [*range(1, 21), 1000, 10000])
 def test_the_same_lines_as_a_split(delim, size):
     chance = random.Random(size)
-    lines = [bytes(chance.choices(b"abcde-=\r\n"[: 7 if delim[0] != 45 else 5], k=chance.randrange(60))) for _ in range(40)]
+    lines = [
+        bytes(chance.choices(b"abcde-=\r\n"[: 7 if delim[0] != 45 else 5], k=chance.randrange(60))) for _ in range(40)
+    ]
     stream = stream_of(*cut(delim.join([*lines, b"rest"]), size))
     assert [stream.read_until(delim) for _ in lines] == [line + delim for line in lines]
     assert stream.read_until(delim) == b"rest"

@@ -15,9 +15,10 @@ class Statistics:
 
     ``switches`` slices run; ``evacuations``/``evacuated_bytes`` stacks copied out of their slot, ``restorations``/
     ``restored_bytes`` put back; ``stack_trims`` slots whose deep pages were given back; ``passes`` of the loop,
-    ``polls`` of the kernel, ``bounded_drains`` passes that left work for the next; ``timers`` pending, ``timers_fired``;
-    ``threads`` alive, ``counted_threads`` of them not daemon, ``thread_objects`` in memory, ``spawned`` ever;
-    ``sockets`` in memory; ``slots``, ``slot_size`` in bytes; ``posts_waiting`` calls from other OS threads.
+    ``polls`` of the kernel, ``bounded_drains`` passes that left work for the next; ``timers`` pending,
+    ``timers_fired``; ``threads`` alive, ``counted_threads`` of them not daemon, ``thread_objects`` in memory,
+    ``spawned`` ever; ``sockets`` in memory; ``slots``, ``slot_size`` in bytes; ``posts_waiting`` calls from other
+    OS threads.
     """
 
     switches: int

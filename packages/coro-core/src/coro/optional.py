@@ -29,7 +29,8 @@ def with_timeout(timeout: float, function: Callable[..., Any], /, *args: Any, **
     """Call ``function(*args, **kwargs)`` with a limit of ``timeout`` seconds, loop or no loop.
 
     Raises ``coro.TimeoutError`` when the time is over; 0 and less do so at once if the function takes a signal check
-    at all. Without a loop: YieldFromMain outside the main OS thread, TypeError or ValueError for a limit that is no number.
+    at all. Without a loop: YieldFromMain outside the main OS thread, TypeError or ValueError for a limit that is no
+    number.
     """
     if _scheduler.coro_is_running():
         return _scheduler.with_timeout(timeout, function, *args, **kwargs)
