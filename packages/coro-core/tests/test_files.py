@@ -1,4 +1,4 @@
-"""Files: reads and writes at an offset, lists of blocks, and what happens when the caller leaves before the disk is done."""
+"""Files: reads and writes at an offset, lists of blocks, and callers that leave before the disk is done."""
 
 import fcntl
 import functools

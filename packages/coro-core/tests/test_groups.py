@@ -325,9 +325,12 @@ def test_failures_make_no_cycles():
     class Error(Exception):
         pass
 
+    def child():
+        raise Error
+
     def once():
         with group() as g:
-            g.spawn(lambda: fail(Error()))
+            g.spawn(child)
             g.spawn(forever)
 
     gc.collect()

@@ -242,11 +242,30 @@ def test_children_inherit_no_mask():
         def main():
             register(signal.SIGUSR1, print)
             print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
-            code = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getsignal(signal.SIGUSR1))"
+            code = "from signal import *; print(pthread_sigmask(SIG_BLOCK, []), getsignal(SIGUSR1))"
             print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
         coro.run(main)
     """)
     assert lines == ["set()", "set() 0"] or lines == ["set()", "set() Handlers.SIG_DFL"]
+
+
+def test_a_forked_child_has_no_handlers():
+    """It has the default action again, and may register anew."""
+    assert ok("""
+        import coro, os, signal
+        from coro.signal_handler import register, unregister
+        def main():
+            register(signal.SIGUSR1, print)
+            pid = os.fork()
+            if pid == 0:
+                free = signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+                register(signal.SIGUSR1, print)
+                unregister(signal.SIGUSR1)
+                os._exit(0 if free else 1)
+            print(os.waitpid(pid, 0)[1])
+            unregister(signal.SIGUSR1)
+        coro.run(main)
+    """) == ["0"]
 
 
 def test_sigterm_may_be_taken_over():

@@ -25,11 +25,15 @@ __path__ = _extend_path(__path__, __name__)
 __version__ = "0.1.0"
 
 from coro import _epoll, _scheduler, _ticks, oserrors
+from coro._conditions import barrier, condition_variable, event, inverted_semaphore, latch
 from coro._events import event_map, remove_handler, set_handler, wait_for
 from coro._filters import EFILT, EV, EVFILT, NOTE
+from coro._local import ThreadLocal
+from coro._locks import mutex, rw_lock, semaphore
 from coro._loop import event_loop, event_loop_is_running, run, set_print_exit_string
 from coro._output import print_stderr, saved_stderr, write_stderr
 from coro._poller import kevent_key, kevent_target, py_event, py_kevent
+from coro._queues import channel, fifo
 from coro._reports import all_threads, default_exception_notifier, where, where_all
 from coro._scheduler import (
     _yield,
@@ -80,6 +84,7 @@ from coro._socket import (
     unix_sock,
 )
 from coro._statistics import Statistics, statistics
+from coro._sync_types import ChannelClosed
 from coro._ticks import (
     absolute_secs_to_ticks,
     absolute_time_to_ticks,
@@ -94,6 +99,7 @@ from coro._ticks import (
     ticks_to_absolute_time_safe,
     update_time_relation,
 )
+from coro.event_queue import event_queue
 from coro.exceptions import (
     ClosedError,
     DeadCoroutine,
@@ -113,7 +119,21 @@ from coro.exceptions import (
 )
 from coro.exceptions import ResolverNameError as NameError  # noqa: F401 - not in __all__, see there
 from coro.exceptions import TimeoutError as TimeoutError
+from coro.files import (
+    MAX_AIO_SIZE,
+    MAX_LIO,
+    aio_read,
+    aio_stats,
+    aio_write,
+    lio_listio_error,
+    many_lio_reads,
+    many_lio_writes,
+    pack_blocks_for_write,
+)
+from coro.groups import group
 from coro.offload import in_thread
+from coro.parallel import FAILURE, SUCCESS, InParallelError, in_parallel, parallel_map
+from coro.process import waitpid
 from coro.resolver import dummy_resolver, get_resolver, set_resolver
 from coro.tb import traceback_data
 from coro.tb import traceback_string as compact_traceback
@@ -151,27 +171,34 @@ __all__ = [
     "EFILT",
     "EV",
     "EVFILT",
+    "FAILURE",
+    "MAX_AIO_SIZE",
+    "MAX_LIO",
     "NOTE",
+    "P",
     "PF",
     "SHUT",
     "SO",
     "SOCK",
     "SOL",
+    "SUCCESS",
+    "W",
+    "ChannelClosed",
     "ClosedError",
     "DeadCoroutine",
     "DeadlockError",
+    "InParallelError",
     "Interrupted",
     "LockError",
     "LoopError",
     "NoSwitchError",
     "NotStartedError",
-    "P",
     "ScheduleError",
     "Shutdown",
     "SimultaneousError",
     "StackSlotError",
     "Statistics",
-    "W",
+    "ThreadLocal",
     "WakeUp",
     "WrongThreadError",
     "YieldFromMain",
@@ -179,9 +206,15 @@ __all__ = [
     "absolute_secs_to_ticks",
     "absolute_time_to_ticks",
     "absolute_time_to_ticks_safe",
+    "aio_read",
+    "aio_stats",
+    "aio_write",
     "all_threads",
+    "barrier",
+    "channel",
     "compact_traceback",
     "compress",
+    "condition_variable",
     "coro",
     "coro_fd",
     "coro_is_running",
@@ -190,11 +223,14 @@ __all__ = [
     "current",
     "default_exception_notifier",
     "dummy_resolver",
+    "event",
     "event_loop",
     "event_loop_is_running",
     "event_map",
+    "event_queue",
     "exception_notifier",
     "fd_sock",
+    "fifo",
     "file_sock",
     "get_include",
     "get_live_coros",
@@ -204,23 +240,35 @@ __all__ = [
     "get_stack_slots",
     "get_thread_by_id",
     "get_usec",
+    "group",
     "has_ipv6",
+    "in_parallel",
     "in_thread",
+    "inverted_semaphore",
     "kevent_key",
     "kevent_target",
+    "latch",
+    "lio_listio_error",
     "make_socket",
+    "many_lio_reads",
+    "many_lio_writes",
     "microseconds",
+    "mutex",
     "new",
     "no_switch",
     "oserrors",
+    "pack_blocks_for_write",
+    "parallel_map",
     "post",
     "print_stderr",
     "py_event",
     "py_kevent",
     "remove_handler",
     "run",
+    "rw_lock",
     "saved_stderr",
     "schedule",
+    "semaphore",
     "set_deadlock",
     "set_exception_notifier",
     "set_exit",
@@ -251,6 +299,7 @@ __all__ = [
     "unix_sock",
     "update_time_relation",
     "wait_for",
+    "waitpid",
     "where",
     "where_all",
     "with_timeout",

@@ -89,6 +89,7 @@ class _Child:
             group._fail(e)
         finally:
             group._leave(me)
+            del self, group, me  # the frames of a failure's traceback lead to this one by their f_back
         return None
 
     def __del__(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 __all__ = ["DEFAULT_MINIMUMS", "raise_open_files", "verify"]
 
-#: What verify() asks for unless told otherwise: names without RLIMIT_, and the least that a busy server needs.
+#: What ``verify`` asks for unless told otherwise: what a busy server needs at least, by the names it takes.
 DEFAULT_MINIMUMS: Mapping[str, int] = {"NOFILE": 16000, "NPROC": 500}
 
 

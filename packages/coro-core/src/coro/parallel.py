@@ -62,6 +62,7 @@ class _Run:
             if traceback is not None and traceback.tb_next is not None:
                 traceback = traceback.tb_next
             self.outcomes[index] = (FAILURE, (type(e), e.with_traceback(traceback), traceback))
+            del self, function, args, traceback  # the frames of the traceback lead to this one by their f_back
 
 
 def in_parallel(

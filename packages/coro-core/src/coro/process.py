@@ -25,7 +25,7 @@ from coro import _scheduler, oserrors
 from coro._events import EVFILT, NOTE, wait_for
 from coro._poller import kevent_key
 from coro._socket import fd_sock
-from coro.exceptions import LoopError, SimultaneousError, TimeoutError
+from coro.exceptions import Interrupted, LoopError, Shutdown, SimultaneousError
 from coro.groups import group
 
 __all__ = [
@@ -203,19 +203,27 @@ class CoroProcess:
         if self.status is not None or self._reaper is not None:
             return
         try:
-            _scheduler.spawn(self._reap, daemon=True, thread_name=f"reaper of {self.pid}")
+            _scheduler.spawn(self._reap, thread_name=f"reaper of {self.pid}")
         except LoopError:
-            try:
-                with _scheduler.shield(1):
-                    self._reap()
-            except TimeoutError:
-                pass
+            self._reap_last()
 
     def _reap(self) -> None:
         try:
             self.wait()
         except oserrors.ECHILD:
             pass
+        except Shutdown:
+            self._reap_last()
+            raise
+
+    def _reap_last(self) -> None:
+        """The loop is ending.  What was killed ends at once, unless the kernel cannot let go of it."""
+        try:
+            with _scheduler.shield(1):
+                self.wait()
+        except (oserrors.ECHILD, Interrupted):
+            if self.status is None:
+                self._popen.returncode = -signal.SIGKILL  # given up, with no second attempt by a finaliser
 
     def __enter__(self) -> CoroProcess:
         return self

@@ -4,7 +4,7 @@
     line = stream.read_line(limit=8192)     # with its \\r\\n; b"" at the end of the stream
     body = stream.read_exact(length)
 
-The stream keeps one block and an offset into it, so a line inside a block costs one ``find`` and one slice, 0.4 us;
+The stream keeps one block and an offset into it, so a line inside a block costs one ``find`` and one slice, 0.5 us;
 nothing is moved or copied twice. What spans blocks is gathered in a bytearray, and each byte is searched once, but for
 the ``len(delim) - 1`` bytes before a block boundary, where a delimiter may have begun: linear for every size of block.
 
