@@ -64,6 +64,8 @@ def sources_digest() -> str:
         for name in sorted(files):
             if not name.endswith((".so", ".pyc")):
                 path = Path(folder, name)
+                if not path.is_file():  # a socket or pipe that some program left here
+                    continue
                 digest.update(f"{path.relative_to(CORE)}\0".encode())
                 digest.update(path.read_bytes())
     for name in ("CC", "CFLAGS", "LDFLAGS"):

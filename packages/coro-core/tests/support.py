@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,12 +36,14 @@ class Outcome:
 
 def program(source: str, *options: str, limit: float = LIMIT) -> Outcome:
     """Run a program text in a new interpreter and return what came of it. subprocess.TimeoutExpired when it hangs."""
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", *options, "-c", PROLOGUE + textwrap.dedent(source)],
-        capture_output=True,
-        text=True,
-        timeout=limit,
-    )
+    with tempfile.TemporaryDirectory() as folder:  # programs leave files: a UNIX socket bound to "text", say
+        done = subprocess.run(
+            [sys.executable, "-X", "faulthandler", *options, "-c", PROLOGUE + textwrap.dedent(source)],
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            cwd=folder,
+        )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 

@@ -21,6 +21,10 @@ NOT_CALLED = {
     "microseconds": "a number",
     "ticks_per_sec": "a number",
     "ticks_per_usec": "a number",
+    "MAX_AIO_SIZE": "a number",
+    "MAX_LIO": "a number",
+    "SUCCESS": "a string",
+    "FAILURE": "a string",
     "exception_notifier": "the default notifier under its old name",
 }
 

@@ -188,6 +188,8 @@ def _hand_over(function: Callable[..., _T], fd: int, what: object, offset: int) 
 
 
 def _fileno(fd: int | _HasFileno) -> int:
+    if not isinstance(fd, int) and not hasattr(fd, "fileno"):
+        raise TypeError(f"expected a descriptor or an object with fileno(), not {type(fd).__name__}: {fd!r}")
     number = fd if isinstance(fd, int) else fd.fileno()
     if number < 0:
         raise oserrors.make(errno.EBADF)
