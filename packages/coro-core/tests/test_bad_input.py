@@ -41,7 +41,8 @@ coro.set_print_exit_string(False)
 EXPECTED = (
     TypeError, ValueError, OverflowError, KeyError, OSError, AssertionError, BufferError,
     coro.Interrupted, coro.ScheduleError, coro.YieldFromMain, coro.WrongThreadError, coro.NoSwitchError, coro.LoopError,
-    coro.ClosedError, coro.SimultaneousError, coro.StackSlotError, coro.NameError, coro.lio_listio_error, ExceptionGroup,
+    coro.ClosedError, coro.SimultaneousError, coro.StackSlotError, coro.NameError,
+    coro.lio_listio_error, ExceptionGroup,
 )
 SILENT = (coro.Interrupted, coro.ClosedError)  # may come without a text
 skip = set(SKIP)
