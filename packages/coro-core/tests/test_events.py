@@ -1,8 +1,8 @@
 """Events that are not descriptors (timers, processes, signals, files), and handlers for all kinds.
 
 Signals are sent by the process to itself, children end when they are told to through a pipe, and files are
-changed by
-the test: nothing depends on how long something takes.
+changed by the test:
+nothing depends on how long something takes.
 """
 
 import contextvars

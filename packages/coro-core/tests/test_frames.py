@@ -2,6 +2,7 @@
 one is copied away, so a chain of frames that led across the C stack would end in somebody else's bytes."""
 
 import faulthandler
+import os
 import shutil
 import subprocess
 import sys
@@ -299,7 +300,9 @@ def test_a_lock_of_the_operating_system_held_over_a_switch_is_visible_in_a_dump(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("gdb") is None, reason="needs gdb")
+@pytest.mark.skipif(
+    shutil.which("gdb") is None and not os.environ.get("CORO_REQUIRE_SERVERS"), reason="needs gdb: install it"
+)
 def test_gdb_unwinds_a_thread_to_its_base():
     source = textwrap.dedent("""
         import coro, os, signal

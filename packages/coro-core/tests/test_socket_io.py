@@ -1,4 +1,8 @@
-"""The class sock moving data: among its own kind and with blocking peers of the standard library."""
+"""The class sock moving data: among its own kind and with blocking peers of the standard library.
+
+Long, because every way to move data is tried in the same situations with the few helpers at the top; cut by method,
+each part would repeat them.
+"""
 
 import array
 import contextlib

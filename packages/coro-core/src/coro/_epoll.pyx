@@ -7,6 +7,8 @@ registered for one event at a time (EPOLLONESHOT), with one mask for all their w
 answers ENOENT the number was closed and belongs to another file now, so it is added anew and older waiters
 are told.
 
+Longer than most files here, because epoll, pidfd and inotify share one event buffer and one way of dispatching.
+
 The event data carry the descriptor number and the generation of its record.  Bit 31 marks the poller's own
 descriptors.
 

@@ -4,8 +4,7 @@
 This is kqueue's interface (kqueue(2)) on every system: an event has an identity and a filter, and either one
 thread waits for it or one handler is called for it in a thread of its own.  Descriptors go through the table
 of `_poller.pyx`.  Everything else (processes, signals, timers, changes of files) and every handler is a
-`kevent_target`
-in a dictionary: these are rare, so they are ordinary objects.
+`kevent_target` in a dictionary: these are rare, so they are ordinary objects.
 
 Signals come through signal.set_wakeup_fd() and a pipe, so no signal is ever blocked and children inherit
 nothing. Timers are those of the scheduler.  Processes and files are the kernel's business: see `_epoll.pyx`.

@@ -3,9 +3,8 @@
 
 A descriptor number has one record (`fd_state`, 48 bytes) in a two-level table.  Records never move and are
 never freed, so a socket keeps the address of its record for its life; the chunks (256 records, 12 KiB) are
-made where numbers are used.  A record has three slots, for reading, writing and exceptional conditions, each
-with at most one
-waiter: a second one gets SimultaneousError, because two threads that wait for the same bytes are a bug in all
+made where numbers are used.  A record has three slots, for reading, writing and exceptional conditions, each with
+at most one waiter: a second one gets SimultaneousError, because two threads that wait for the same bytes are a bug in all
 programs but those that share a listening socket.
 
 Two kinds of descriptors.  Those that a sock of ours *owns* are registered with the kernel once, edge

@@ -2097,7 +2097,7 @@ cdef Py_ssize_t n_awaited():
 
 
 def set_exit(exit_code=0, *, grace=5.0):
-    """Ask the running loop to end with ``SystemExit(wanted_code)``.
+    """Ask the running loop to end with ``SystemExit(exit_code)``.
 
     Every thread gets Shutdown and has ``grace`` seconds to end; after that every blocking call raises Shutdown at once,
     and threads that still do not end are given up. The grace period is over early when nothing is runnable and nobody

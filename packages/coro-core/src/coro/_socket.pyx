@@ -8,6 +8,9 @@ at once instead of provoking EAGAIN (not with urgent data, peeking, or after the
 fails); and small reads go through one static buffer, which is safe because nobody else runs between the read
 and the copy.  The GIL is kept: the calls never block.
 
+One extension of three files, longer than most here: a Cython class cannot be spread over modules, and its halves share
+the fields.
+
 The receiving side admits one thread at a time (two would tear each other's messages), the sending side keeps
 a FIFO queue, so that a `send` is never cut in two by another thread's.  A thread is entered as reader or
 sender only when it has to wait: an undisturbed call costs two comparisons for this.
