@@ -302,7 +302,8 @@ cdef class coro:
 
     Attributes (read-only): ``id`` (positive, never reused), ``name``, ``dead``, ``started``, ``scheduled``,
     ``daemon``, ``value`` (what the next resumption will deliver), ``result`` (of the function, once it has returned),
-    ``exception`` (that ended it, else None), ``waiting_for``, ``stack_size``. ``compress`` may be set: the saved stack is then kept compressed.
+    ``exception`` (that ended it, else None), ``waiting_for``, ``stack_size``. ``compress`` may be set: the
+    saved stack is then kept compressed.
     """
 
     def __cinit__(self):
