@@ -279,3 +279,19 @@ if sys.platform != "linux":
     # /proc and the trimming of stacks
     test_running_into_the_guard_zone_names_the_thread_and_where_it_was = None
     test_an_excursion_gives_its_pages_back = None
+
+
+def test_new_threads_that_share_a_slot_are_counted():
+    lines = ok("""
+        import coro
+        def main():
+            before = coro.statistics().slot_collisions
+            threads = [coro.spawn(coro._yield) for _ in range(5)]
+            coro.yield_slice()
+            print(coro.statistics().slot_collisions - before)
+            for thread in threads:
+                thread.schedule()
+        coro.set_stack_slots(4)
+        coro.run(main)
+    """)
+    assert lines == ["2"]  # six threads, with main's, in four slots

@@ -32,13 +32,11 @@ Invariants:
 """
 
 cimport cython
-from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 from cpython.pythread cimport PyThread_get_thread_ident
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.errno cimport ENOMEM
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from coro._ticks cimport (CORO_TICKS_FOREVER, clock, coro_clock, coro_clock_due, coro_from_seconds, coro_now,
                           coro_to_ns_up, coro_to_seconds, tend)
@@ -48,7 +46,7 @@ from coro._abi cimport CORO_ABI
 import sys
 from collections import deque
 
-from coro.exceptions import (DeadCoroutine, DeadlockError, Interrupted, LoopError, NoSwitchError, NotStartedError,
+from coro.exceptions import (DeadCoroutine, Interrupted, LoopError, NoSwitchError, NotStartedError,
                              ScheduleError, Shutdown, StackSlotError, TimeoutError, WrongThreadError, YieldFromMain)
 
 
@@ -2282,14 +2280,13 @@ def _loop_now():
 
 def _counters():
     """The scheduler's counters, as a dictionary for coro.statistics()."""
-    cdef size_t i
-    cdef uint64_t resident = 0
     return {
         "switches": n_switches,
         "evacuations": coro_slot_counted.evacuations,
         "evacuated_bytes": coro_slot_counted.evacuated_bytes,
         "restorations": coro_slot_counted.restorations,
         "restored_bytes": coro_slot_counted.restored_bytes,
+        "slot_collisions": coro_slot_counted.collisions,
         "stack_trims": coro_slot_counted.trims,
         "passes": n_passes,
         "polls": n_polls,

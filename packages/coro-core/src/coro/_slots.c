@@ -113,6 +113,9 @@ coro_slots_choose(void)
             best = slot;
         }
     }
+    if (best->threads > 0) {
+        coro_slot_counted.collisions++;
+    }
     best->threads++;
     return best;
 }

@@ -57,7 +57,7 @@ typedef struct coro_stack {
 
 enum { CORO_STACK_COMPRESS = 1 };
 
-/* Counters since the slots were made. */
+/* Counters since the process began. A collision: a new thread had to share a slot with living ones. */
 typedef struct {
     uint64_t evacuations, evacuated_bytes, restorations, restored_bytes, collisions, trims;
 } coro_slot_counters;

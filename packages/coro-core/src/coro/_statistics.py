@@ -14,11 +14,11 @@ class Statistics:
     """Counters since the process began, and sizes as they are now. For people who look, not for programs to act on.
 
     ``switches`` slices run; ``evacuations``/``evacuated_bytes`` stacks copied out of their slot, ``restorations``/
-    ``restored_bytes`` put back; ``stack_trims`` slots whose deep pages were given back; ``passes`` of the loop,
-    ``polls`` of the kernel, ``bounded_drains`` passes that left work for the next; ``timers`` pending,
-    ``timers_fired``; ``threads`` alive, ``counted_threads`` of them not daemon, ``thread_objects`` in memory,
-    ``spawned`` ever; ``sockets`` in memory; ``slots``, ``slot_size`` in bytes; ``posts_waiting`` calls from other
-    OS threads.
+    ``restored_bytes`` put back; ``slot_collisions`` new threads that had to share a slot; ``stack_trims`` slots
+    whose deep pages were given back; ``passes`` of the loop, ``polls`` of the kernel, ``bounded_drains`` passes
+    that left work for the next; ``timers`` pending, ``timers_fired``; ``threads`` alive, ``counted_threads`` of
+    them not daemon, ``thread_objects`` in memory, ``spawned`` ever; ``sockets`` in memory; ``slots``, ``slot_size``
+    in bytes; ``posts_waiting`` calls from other OS threads.
     """
 
     switches: int
@@ -26,6 +26,7 @@ class Statistics:
     evacuated_bytes: int
     restorations: int
     restored_bytes: int
+    slot_collisions: int
     stack_trims: int
     passes: int
     polls: int
