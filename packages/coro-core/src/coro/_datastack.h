@@ -17,6 +17,8 @@
 
 #include <Python.h>
 
+struct _PyInterpreterFrame;
+
 #if defined(__GNUC__)
 #pragma GCC visibility push(hidden)
 #endif
@@ -30,6 +32,14 @@ _PyStackChunk *coro_datastack_root(const void *key, PyObject ***top, PyObject **
 
 /* Note that a thread of that code was parked with its data stack at (chunk, top), its root chunk being `root`. */
 void coro_datastack_note(const void *key, _PyStackChunk *root, _PyStackChunk *chunk, PyObject **top);
+
+/* The frame at the bottom of a data stack, which was entered first and is left last; NULL when the stack is empty. */
+static inline struct _PyInterpreterFrame *
+coro_datastack_bottom(_PyStackChunk *root, _PyStackChunk *chunk, PyObject **top)
+{
+    PyObject **bottom = root == NULL ? NULL : &root->data[1];
+    return bottom == NULL || (chunk == root && top == bottom) ? NULL : (struct _PyInterpreterFrame *)bottom;
+}
 
 /* Give back a dead thread's chunks: the chain from `chunk` to its root chunk `root`. */
 void coro_datastack_release(_PyStackChunk *root, _PyStackChunk *chunk);

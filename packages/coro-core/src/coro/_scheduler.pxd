@@ -43,6 +43,22 @@ cdef enum:
     WAIT_OBJECT = 6
     WAIT_SLICE = 7
     WAIT_OFFLOAD = 8
+    WAIT_SELECT = 9
+
+
+cdef enum:
+    THREAD_LOST = 1024  # in coro.flags: dead in this process because another one forked it
+
+
+# What the profiler is told, in main: who begins and ends a slice, and that the kernel is waited for. The tick is given at
+# the end of a slice only.
+cdef enum:
+    PROFILE_SLICE_BEGINS = 0
+    PROFILE_SLICE_ENDS = 1
+    PROFILE_WAIT_BEGINS = 2
+    PROFILE_WAIT_ENDS = 3
+
+ctypedef void (*profile_hook)(int what, PyObject *thread, int64_t now) noexcept
 
 
 cdef struct coro_link:
@@ -94,6 +110,7 @@ cdef class Poller:
 
 
 cdef coro running_thread()
+cdef object whoever()
 cdef object suspend(coro me, int kind, object what)
 cdef object suspend_fd(coro me, int kind, int fd)
 cdef bint wake(coro t, object value)
@@ -108,3 +125,11 @@ cdef coro spawn_internal(object fun, tuple args, bint daemon)
 cdef Poller poller()
 cdef int timer_add(TimerTarget t, int64_t when_ticks) except -1
 cdef void timer_cancel(TimerTarget t) noexcept
+cdef int64_t deadline_after(object delta) except -1
+cdef bint is_past(int64_t when) noexcept
+cdef int set_alarm(coro me, int64_t when) except -1
+cdef void cancel_alarm(coro me) noexcept
+cdef int add_joiner(coro t, coro me) except -1
+cdef int remove_joiner(coro t, coro me) except -1
+cdef list locals_of(coro t)
+cdef void set_profiler(profile_hook hook, void *tracer) noexcept

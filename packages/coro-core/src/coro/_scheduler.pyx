@@ -36,7 +36,7 @@ from cpython.object cimport PyObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from coro._ticks cimport (CORO_TICKS_FOREVER, clock, coro_clock, coro_clock_due, coro_from_seconds, coro_now,
                           coro_to_ns_up, coro_to_seconds, tend)
@@ -93,16 +93,22 @@ cdef extern from *:
     static void __pyx_f_4coro_10_scheduler_begin_body(PyObject *) __attribute__((noinline));
     static int __pyx_f_4coro_10_scheduler_end_body(PyObject *, PyObject *) __attribute__((noinline));
     static inline PyObject *coro_context_of(PyThreadState *ts) { return ts->context; }
+    /* A thread state that CPython is about to free has a thread's data stack, which is not CPython's to free. */
+    static inline void coro_forget_datastack(PyThreadState *ts) { ts->datastack_chunk = NULL; }
     static inline int coro_has_weakrefs(PyObject *o) {
         return *(PyObject **)((char *)o + Py_TYPE(o)->tp_weaklistoffset) != NULL;
     }
     """
     PyObject *coro_context_of(PyThreadState *)
-    void *coro_os_thread()
+    void *coro_os_thread() nogil
+    void coro_forget_datastack(PyThreadState *) nogil
+    int pthread_atfork(void *, void *, void (*)() noexcept nogil) nogil
     bint has_weakrefs "coro_has_weakrefs"(PyObject *)
 
 cdef extern from "_switch.h":
+    int coro_main_away
     void coro_enter_main(PyThreadState *)
+    void coro_forget_main()
     int coro_stack_begin(coro_stack *, void (*)(void *) noexcept, void *)
     int coro_stack_run(PyThreadState *, coro_stack *)
     void coro_stack_park(coro_stack *)
@@ -116,6 +122,8 @@ cdef extern from "_switch.h":
     void coro_interp_setup(size_t)
     void coro_interp_init(coro_interp *, PyThreadState *, PyObject *, void *, PyObject **, PyObject **)
     PyObject *coro_interp_frame_object(PyThreadState *, void *)
+    void coro_interp_set_profile(PyThreadState *, void *)
+    int coro_interp_trace_parked(PyThreadState *, coro_interp *, void *, PyObject *, PyObject *) except -1
     ctypedef struct coro_interp_facts:
         int *collecting
     coro_interp_facts coro_interp_known
@@ -123,6 +131,8 @@ cdef extern from "_switch.h":
     void coro_datastack_release(void *, void *)
     void coro_datastack_setup()
     void *coro_interp_chunk "CORO_INTERP_CHUNK"(coro_interp *)
+    size_t coro_datastack_size(const void *)
+    void *coro_present_chunk(PyThreadState *)
     ctypedef struct coro_slot_counters:
         uint64_t evacuations, evacuated_bytes, restorations, restored_bytes, collisions, trims
     coro_slot_counters coro_slot_counted
@@ -133,6 +143,7 @@ cdef extern from "_switch.h":
     coro_slot *coro_slots_choose()
     int coro_slots_evacuate(coro_slot *)
     void coro_slots_leave(coro_stack *, int)
+    void coro_slots_abandon()
     void coro_slots_trim()
     void *coro_slots_frame(const coro_stack *)
     int CORO_STACK_COMPRESS
@@ -141,9 +152,22 @@ cdef extern from "_switch.h":
 cdef extern from "_guard.h":
     int coro_guard_install(const char *(*)(void *, unsigned long long *) noexcept nogil) nogil
 
+cdef extern from "_watchdog.h":
+    ctypedef struct coro_watchdog_facts:
+        int running
+        unsigned long long number
+        const char *name
+        int frames_known
+    void coro_watchdog_init(const uint64_t *, const uint64_t *, void (*)(coro_watchdog_facts *) noexcept nogil)
+    int coro_watchdog_set(double, int, int)
+    void coro_watchdog_enter(PyThreadState *)
+    void coro_watchdog_leave()
+    void coro_watchdog_after_fork()
+
 cdef extern from "_timers.h":
     ctypedef struct coro_timer_entry:
         int64_t when
+        coro_timer *timer
     ctypedef struct coro_timer_heap:
         coro_timer_entry *entries
         size_t count
@@ -175,6 +199,7 @@ cdef enum:
     WAKE_ERROR = 128    # wake_value is an exception to raise
     FAILED = 256        # outcome is an exception
     REFUSED = 512       # would not end when it had to: never resumed
+    # 1024: THREAD_LOST, see the .pxd
 
 cdef enum:              # coro.attention
     ATTEND_SHUTDOWN = 1
@@ -192,6 +217,7 @@ cdef enum:
     MOST_REFUSALS = 100
     DEADLOCK_LOOK_NS = 1000000000
     SMALLEST_COMPRESSED = 128
+    LOCALS_ROUNDS = 4       # what POSIX has at least for pthread_key_create(3)'s destructors
 
 cdef int DEFAULT_SLOTS = 64 if sizeof(void *) > 4 else 16
 cdef size_t DEFAULT_SLOT_SIZE = (4 if sizeof(void *) > 4 else 1) * 1024 * 1024
@@ -235,6 +261,10 @@ cdef object deadlock_reporter = None
 cdef object packer = None, unpacker = None
 cdef bint deadlock_waits = False, deadlock_reported = False
 cdef object refused = []               # (thread, where) of threads that had to be given up
+cdef object idle_hook = None           # of coro.testing: asked before a poll that would wait
+cdef object poll_hook = None           # of coro.microthreads.notifiers: polls in place of the poller
+cdef profile_hook profiler = NULL      # who is told of slices and waits
+cdef uint64_t order_state = 0          # of coro.testing's random order; 0: threads run in the order they were scheduled
 
 
 cdef inline void list_init(coro_link *head) noexcept:
@@ -286,6 +316,7 @@ cdef class Extra:
     cdef list exceptions      # sent by users, in order
     cdef list bombs           # expired timeouts, in order
     cdef list joiners
+    cdef list locals          # weak references to the ThreadLocals that have values for the thread
 
 
 cdef inline Extra extra_of(coro t):
@@ -380,7 +411,7 @@ cdef class coro:
             load_packer()
             self.stack.flags |= CORO_STACK_COMPRESS
         else:
-            self.stack.flags = 0
+            self.stack.flags &= ~CORO_STACK_COMPRESS
 
     def __repr__(self):
         return (f"<coro #{self.number} name={thread_name(self)!r} dead={(self.flags & DEAD) != 0:d} "
@@ -508,23 +539,18 @@ cdef class coro:
         """Wait until the thread has ended; returns None. Any number of threads may wait. AssertionError when a thread
         waits for itself; a thread that is never started never ends."""
         cdef coro me
-        cdef Extra extra
         check_os_thread()
         if self.flags & DEAD:
             return
         me = running_thread()
         if me is self:
             raise AssertionError("a thread cannot wait for its own end: join() was called on the running thread")
-        extra = extra_of(self)
-        if extra.joiners is None:
-            extra.joiners = []
-        extra.joiners.append(me)
+        add_joiner(self, me)
         try:
             while not self.flags & DEAD:
                 suspend(me, WAIT_JOIN, self)
         finally:
-            if extra.joiners is not None and me in extra.joiners:
-                extra.joiners.remove(me)
+            remove_joiner(self, me)
 
     def set_max_selfish_acts(self, maximum):
         """How many socket operations in a row may succeed without waiting before the thread lets others run; returns
@@ -546,7 +572,7 @@ cdef class coro:
         return suspend(me, WAIT_YIELD, None)
 
 
-KINDS = ("yield", "sleep", "read", "write", "event", "join", "object", "slice", "in_thread")
+KINDS = ("yield", "sleep", "read", "write", "event", "join", "object", "slice", "in_thread", "select")
 
 
 cdef object thread_name(coro t):
@@ -672,6 +698,12 @@ cdef coro running_thread():
             and not coro_interp_known.collecting[0]:
         return <coro>running
     return refuse_switch(PyThreadState_Get())
+
+
+cdef object whoever():
+    """Who calls: the running thread, or the stand-in for main. Raises only WrongThreadError."""
+    check_os_thread()
+    return <coro>running if running != NULL else MAIN
 
 
 cdef inline coro current_thread_or_none():
@@ -966,6 +998,31 @@ cdef int wake_joiners(coro t) except -1:
     return 0
 
 
+cdef int add_joiner(coro t, coro me) except -1:
+    """Have `me` woken when the thread ends, until remove_joiner()."""
+    cdef Extra extra = extra_of(t)
+    if extra.joiners is None:
+        extra.joiners = []
+    extra.joiners.append(me)
+    return 0
+
+
+cdef int remove_joiner(coro t, coro me) except -1:
+    """Undo one add_joiner(); harmless when the thread has ended."""
+    cdef list joiners = (<Extra>t.extra).joiners if t.extra is not None else None
+    if joiners is not None and me in joiners:
+        joiners.remove(me)
+    return 0
+
+
+cdef list locals_of(coro t):
+    """Where the ThreadLocals note that they have values for the thread."""
+    cdef Extra extra = extra_of(t)
+    if extra.locals is None:
+        extra.locals = []
+    return extra.locals
+
+
 cdef int drop_later(object what) except -1:
     main_drops.append(what)
     return 0
@@ -1056,6 +1113,21 @@ cdef int64_t deadline_after(object delta) except -1:
     if seconds <= 0:
         return coro_now(ticker)
     return coro_now(ticker) + coro_from_seconds(ticker, seconds)
+
+
+cdef bint is_past(int64_t when) noexcept:
+    return when <= coro_now(ticker)
+
+
+cdef int set_alarm(coro me, int64_t when) except -1:
+    """Have the thread woken at that tick, until cancel_alarm(). For one wait at a time: sleeping uses the same timer."""
+    if coro_timers_insert(&timers, &me.timer, when) < 0:
+        raise MemoryError("no memory for another timer")
+    return 0
+
+
+cdef void cancel_alarm(coro me) noexcept:
+    coro_timers_remove(&timers, &me.timer)
 
 
 cdef int arm(timebomb bomb, coro me, object delta) except -1:
@@ -1218,8 +1290,7 @@ cdef class no_switch:
 
 
 cdef int sleep_until_tick(coro me, int64_t when) except -1:
-    if coro_timers_insert(&timers, &me.timer, when) < 0:
-        raise MemoryError("no memory for another timer")
+    set_alarm(me, when)
     if me.attention:
         try:
             attend(me)
@@ -1536,6 +1607,8 @@ def compress(thread):
 # ---------------------------------------------------------------------------------------------- life of a thread
 
 cdef PyObject *main_thread = NULL      # of run(): its exception is run's affair, not the notifier's
+cdef bint main_told = False            # unless the notifier was told of it already
+cdef object locals_ender = None        # (thread number, list of locals_of()) -> None; of the ThreadLocal module
 
 
 cdef void begin_body(PyObject *thread) noexcept:
@@ -1552,8 +1625,36 @@ cdef bint untold(exc) noexcept:
     return (ending != NOT_ENDING or exit_wanted) and not isinstance(exc, (SystemExit, KeyboardInterrupt))
 
 
+def _main_was_told():
+    """Has the notifier been told of the error that ended run()'s main thread?"""
+    return main_told
+
+
+def _set_locals_ender(function):
+    """For the ThreadLocal module: what clears the values of a thread that ends."""
+    global locals_ender
+    locals_ender = function
+
+
+cdef int end_locals(coro me) noexcept:
+    """Clear the thread's ThreadLocal values. Their finalisers may set some again, but are not followed for ever."""
+    cdef Extra extra = <Extra>me.extra
+    cdef int rounds = 0
+    while extra.locals is not None and rounds < LOCALS_ROUNDS:
+        found = extra.locals
+        extra.locals = None
+        rounds += 1
+        try:
+            locals_ender(me.number, found)
+        except BaseException:
+            notify()
+    extra.locals = None
+    return 0
+
+
 cdef int end_body(PyObject *thread, PyObject *result) noexcept:
     """The function has returned `result`, or raised (NULL): everything a thread does after that, on its own stack."""
+    global main_told
     cdef coro me = <coro>thread
     try:
         if result != NULL:
@@ -1566,6 +1667,8 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
             Py_DECREF(<object>result)
             me.flags |= FAILED
             if not isinstance(me.outcome, Shutdown) and (thread != main_thread or untold(me.outcome)):
+                if thread == main_thread:
+                    main_told = True
                 PyErr_SetHandledException(result)
                 notify()
                 PyErr_SetHandledException(NULL)
@@ -1578,6 +1681,8 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
     me.attention = 0
     released = take_call(me)
     released = None
+    if me.extra is not None and (<Extra>me.extra).locals is not None:
+        end_locals(me)
     if Py_REFCNT(thread) <= 3:
         released = (me.outcome, me.extra)
         me.outcome = me.extra = None
@@ -1703,13 +1808,19 @@ cdef int run_slice(coro t, PyThreadState *ts) except -1:
                 return 0
         make_way(t.stack.slot, ts)
     running = <PyObject *>t
+    if profiler != NULL:
+        profiler(PROFILE_SLICE_BEGINS, running, 0)
     if coro_stack_run(ts, &t.stack) < 0:
         running = NULL
+        if profiler != NULL:
+            profiler(PROFILE_SLICE_ENDS, <PyObject *>t, coro_now(ticker))
         postpone(t)
         return 0
     running = NULL
     n_switches += 1
     now = coro_now(ticker)
+    if profiler != NULL:
+        profiler(PROFILE_SLICE_ENDS, <PyObject *>t, now)
     if now - slice_start > latency_limit:
         coro_enter_main(ts)
         report_latency(t, now - slice_start)
@@ -1829,7 +1940,7 @@ cdef int drain(PyThreadState *ts) except -1:
     cdef coro_link *link
     cdef coro t
     slice_start = coro_now(ticker)
-    until = slice_start + drain_budget
+    until = slice_start + drain_budget if order_state == 0 else 2 * CORO_TICKS_FOREVER
     while True:
         if list_empty(&batch):
             if list_empty(&ready):
@@ -1838,6 +1949,8 @@ cdef int drain(PyThreadState *ts) except -1:
             if slice_start >= until:
                 break
             list_splice(&batch, &ready)
+            if order_state:
+                mix_batch()
         link = batch.next
         list_unlink(link)
         t = <coro>link.thread
@@ -1848,8 +1961,8 @@ cdef int drain(PyThreadState *ts) except -1:
         count += 1
         if count >= SWITCHES_BETWEEN_LOOKS:
             count = 0
-            if slice_start >= until:
-                break
+            if slice_start >= until or order_state or idle_hook is not None:
+                break   # a virtual clock may stand still, and a random order must not depend on the time at all
     coro_enter_main(ts)
     n_bounded += 1
     return not (list_empty(&batch) and list_empty(&ready))
@@ -1953,7 +2066,7 @@ def _loop(double longest, thread=None):
     ``longest`` is the most seconds that one poll may wait; ``thread`` is run()'s main thread, whose end ends the loop.
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
     global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
-    global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace, trim_at, trim_every
+    global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace, trim_at, trim_every, main_told
     cdef PyThreadState *ts = PyThreadState_Get()
     cdef int64_t longest_ns = CORO_TICKS_FOREVER if longest > 4e9 else <int64_t>(longest * 1e9)
     cdef int64_t wait
@@ -1975,12 +2088,14 @@ def _loop(double longest, thread=None):
     latency_limit = coro_from_seconds(ticker, 0.2 * latency_factor) if latency_factor else CORO_TICKS_FOREVER
     loop_ts = ts
     loop_os_thread = coro_os_thread()
+    coro_watchdog_enter(ts)
     ending = NOT_ENDING
     posts_state = 1
     deadlock_reported = False
     if not exit_wanted:
         exit_grace = DEFAULT_GRACE
     main_thread = <PyObject *>main if main is not None else NULL
+    main_told = False
     try:
         poller()
         while True:
@@ -1997,7 +2112,7 @@ def _loop(double longest, thread=None):
                 spawn_internal(_empty_drops, (), True)
             if drain(ts) and timers.count:
                 fire_timers(coro_now(ticker))
-            if main is not None and main.flags & DEAD and not exit_wanted and reason == "done":
+            if main_thread != NULL and (<coro>main_thread).flags & DEAD and not exit_wanted and reason == "done":
                 reason = "main"
                 begin_ending(ts)
             if exit_wanted:
@@ -2024,6 +2139,8 @@ def _loop(double longest, thread=None):
                 begin_ending(ts)
                 continue
             wait = poll_timeout(longest_ns)
+            if idle_hook is not None and wait != 0:
+                wait = ask_idle_hook(wait)
             if wait != 0:
                 if ending == NOT_ENDING and deadlocked():
                     if deadlock_waits or others_may_post():
@@ -2041,7 +2158,14 @@ def _loop(double longest, thread=None):
                 trim_at = loop_now + trim_every
                 coro_slots_trim()
             n_polls += 1
-            the_poller.poll(wait)
+            if profiler != NULL and wait != 0:
+                profiler(PROFILE_WAIT_BEGINS, NULL, 0)
+            if poll_hook is None:
+                the_poller.poll(wait)
+            else:
+                poll_hook(wait)
+            if profiler != NULL and wait != 0:
+                profiler(PROFILE_WAIT_ENDS, NULL, 0)
     finally:
         coro_enter_main(ts)
         running = NULL
@@ -2049,6 +2173,7 @@ def _loop(double longest, thread=None):
             if coro_registry_count:
                 finish_now(ts)
         finally:
+            coro_watchdog_leave()
             loop_ts = NULL
             loop_os_thread = NULL
             main_thread = NULL
@@ -2062,6 +2187,121 @@ def _loop(double longest, thread=None):
                 p.shut()
     main_drops.clear()
     return reason, code
+
+
+# ---------------------------------------------------------------------------------------------- for coro.testing
+
+cdef uint64_t next_random() noexcept:
+    """xorshift64*: the same numbers on every machine and Python."""
+    global order_state
+    order_state ^= order_state >> 12
+    order_state ^= order_state << 25
+    order_state ^= order_state >> 27
+    return (order_state * <uint64_t>2685821657736338717) >> 32
+
+
+cdef void mix_batch() noexcept:
+    """Bring the batch into a random order and keep a random part of it for later; without memory it stays as it is."""
+    cdef size_t n = 0, i, j, most
+    cdef coro_link *link = batch.next
+    cdef coro_link **links
+    while link != &batch:
+        n += 1
+        link = link.next
+    if n < 2:
+        return
+    links = <coro_link **>PyMem_RawMalloc(n * sizeof(coro_link *))
+    if links == NULL:
+        return
+    for i in range(n):
+        links[i] = batch.next
+        list_unlink(links[i])
+    most = 1 + next_random() % n
+    for i in range(n):
+        j = i + next_random() % (n - i)
+        link = links[j]
+        links[j] = links[i]
+        list_append(&batch if i < most else &ready, link)
+    PyMem_RawFree(links)
+
+
+cdef int64_t ask_idle_hook(int64_t wait) except -1:
+    """How many ns the poll may wait; 0 when the hook, or a look at the kernel before it, gave somebody something to do."""
+    the_poller.poll(0)
+    return 0 if anything_to_run() else idle_hook(wait)
+
+
+def _set_idle_hook(hook):
+    """Have main call ``hook(wait)`` when nothing is runnable and a poll would wait for ``wait`` ns; it returns how long
+    to wait instead, 0 to look again at once. It must be ours and never block. None: nobody is asked."""
+    global idle_hook
+    idle_hook = hook
+
+
+def _notify():
+    """Call the exception notifier for the exception being handled."""
+    notify()
+
+
+def _set_poll_hook(hook):
+    """Have main call ``hook(wait)`` wherever it would poll the kernel for at most ``wait`` ns (0: only look). The hook
+    calls _poll_kernel() itself, waits for other things as it likes, and must not raise. None: as usual."""
+    global poll_hook
+    poll_hook = hook
+
+
+def _poll_kernel(int64_t wait):
+    """For the poll hook: poll for at most ``wait`` ns and wake whom it concerns. Says whether anything can run now."""
+    the_poller.poll(wait)
+    return bool(anything_to_run())
+
+
+def _begin_watch():
+    """For the poll hook: a descriptor that becomes readable when the poller has something to report; -2 when it has
+    already, -1 where there is no such descriptor. After a descriptor was returned _end_watch() must be called."""
+    begin = getattr(the_poller, "begin_watch", None)
+    return -1 if begin is None else begin()
+
+
+def _end_watch():
+    """For the poll hook: the descriptor is watched no longer."""
+    the_poller.end_watch()
+
+
+def _idle_facts():
+    """What an idle loop waits for: (ns to the next timer or the end of the grace period or None, number of descriptors
+    and handlers that something may come from, jobs in worker OS threads, OS threads besides the loop's and our workers,
+    switches so far, is the loop ending)."""
+    cdef object following = None
+    cdef int64_t when = 0
+    cdef Py_ssize_t count = -1 - n_own_os_threads
+    cdef PyThreadState *ts = PyInterpreterState_ThreadHead(PyInterpreterState_Get())
+    while ts != NULL:
+        count += 1
+        ts = PyThreadState_Next(ts)
+    if timers.count:
+        when = timers.entries[0].when
+    if ending == GRACE and (timers.count == 0 or exit_deadline < when):
+        when = exit_deadline
+    if timers.count or ending == GRACE:
+        following = coro_to_ns_up(ticker, max(when - coro_now(ticker), 0))
+    return (following, n_io_counted + (0 if the_poller is None else the_poller.handlers_registered()), n_offloaded,
+            count, n_switches, ending != NOT_ENDING)
+
+
+def _set_random_order(seed):
+    """Let chance decide in which order runnable threads run, by this seed (an int); None: in the order they were
+    scheduled. Returns the state before, to be given back to this function: an int or None."""
+    global order_state
+    before = order_state if order_state else None
+    order_state = 0 if seed is None else ((<object>seed & 0xFFFFFFFFFFFFFFFF) or 1)
+    return before
+
+
+def _refresh_now():
+    """The virtual clock was moved: the present pass of the loop goes on at the new time."""
+    global loop_now
+    loop_now = coro_now(ticker)
 
 
 cdef int finish_now(PyThreadState *ts) except -1:
@@ -2090,7 +2330,7 @@ cdef Py_ssize_t n_awaited():
     cdef Py_ssize_t count = 0
     for t in _all_threads():
         if t.flags & STARTED and not t.flags & (SCHEDULED | DEAD | REFUSED) and (t.shield_level or t.kind in (
-                WAIT_READ, WAIT_WRITE, WAIT_EVENT, WAIT_OFFLOAD)):
+                WAIT_READ, WAIT_WRITE, WAIT_EVENT, WAIT_OFFLOAD) or (t.kind == WAIT_SELECT and t.ident)):
             count += 1
     return count
 
@@ -2231,16 +2471,39 @@ def _count_own_os_threads(int delta):
     n_own_os_threads += delta
 
 
+# ---------------------------------------------------------------------------------------------- fork
+
+cdef void at_fork_in_child() noexcept nogil:
+    # Inside fork(2), before CPython frees the states of the OS threads that are gone. When one of them ran the loop, its
+    # state may have a thread's data stack, and frames of main that other frames lead to.
+    if loop_ts != NULL and coro_os_thread() != loop_os_thread:
+        coro_forget_datastack(loop_ts)
+
+
+pthread_atfork(NULL, NULL, at_fork_in_child)
+
+cdef coro successor = None             # in a forked child: who took the place of run()'s main thread
+
+
 def _after_fork_in_child():
-    """In a forked child: no thread but the forking one goes on, and none if another OS thread than the loop's forked:
-    then the child has no loop, and may start one."""
+    """In a forked child: no thread but the one that forked goes on; true if there were others.
+
+    When the loop's own OS thread forked, the loop goes on with that thread, which takes the place of run()'s main
+    thread; otherwise there is no loop, but may be started. Without a loop nothing ran that could be lost: threads
+    that were spawned for a loop to come are there in both processes."""
     global loop_ts, loop_os_thread, main_thread, running, posts_state, the_poller, ending, exit_wanted, n_io_counted
-    cdef coro t
-    if loop_ts == NULL:
-        return
+    global n_switches, n_spawned, n_passes, n_polls, n_timers_fired, n_bounded, successor, slots_ready, refused
+    global deadlock_reported, main_told
+    n_switches = n_spawned = n_passes = n_polls = n_timers_fired = n_bounded = 0
+    memset(&coro_slot_counted, 0, sizeof(coro_slot_counted))
     if the_poller is not None:
         the_poller.after_fork()
+    if loop_ts == NULL:
+        return False
     posts.clear()
+    n_io_counted = 0
+    deadlock_reported = False
+    successor = None
     if PyThreadState_Get() != loop_ts:
         loop_ts = NULL
         loop_os_thread = NULL
@@ -2250,17 +2513,76 @@ def _after_fork_in_child():
         the_poller = None
         ending = NOT_ENDING
         exit_wanted = False
-    # The other threads are dead here without unwinding; their timers and wake-ups must not happen.
-    n_io_counted = 0
+        refused = []
+        lose_everybody()
+        # One thread may have been running: where its stack ends is unknown, so it cannot be copied away. All stay where
+        # they are, and the next loop gets other slots.
+        coro_slots_abandon()
+        slots_ready = False
+        coro_forget_main()
+    else:
+        lose_all_but_running()
+        if main_thread != NULL and main_thread != running:
+            main_thread = running
+            if running != NULL:
+                successor = <coro>running
+                main_told = False
+    return True
+
+
+cdef int lose(coro t) except -1:
+    """Mark a thread that did not come along in a fork. Its frames are never unwound and its references never released;
+    the registry's joins those."""
+    global n_objects
+    t.flags |= DEAD | THREAD_LOST
+    t.attention = 0
+    unregister(t)
+    n_objects -= 1
+    return 0
+
+
+cdef int lose_everybody() except -1:
+    cdef coro t
+    list_init(&ready)
+    list_init(&batch)
+    list_init(&slicers)
+    coro_timers_clear(&timers)
+    for t in _all_threads():
+        t.flags &= ~<uint32_t>(SCHEDULED | IN_SLICE | DELIVER)
+        lose(t)
+    return 0
+
+
+cdef int lose_all_but_running() except -1:
+    cdef coro t
+    cdef size_t i
+    cdef PyObject *owner
+    cdef list doomed = []
     for t in _all_threads():
         if <PyObject *>t == running:
             continue
         if t.flags & (SCHEDULED | IN_SLICE):
             list_unlink(&t.link)
-            t.flags &= ~<uint32_t>(SCHEDULED | IN_SLICE)
-        t.flags |= DEAD
-        unregister(t)
-        coro_timers_remove(&timers, &t.timer)
+            t.flags &= ~<uint32_t>(SCHEDULED | IN_SLICE | DELIVER)
+        lose(t)
+        coro_slots_leave(&t.stack, 1)
+    for i in range(timers.count):
+        owner = <PyObject *>timers.entries[i].timer.owner
+        if type(<object>owner) is timebomb:
+            owner = <PyObject *>(<timebomb>owner).target
+        if type(<object>owner) is coro and (<coro>owner).flags & THREAD_LOST:
+            doomed.append(<size_t>timers.entries[i].timer)
+    for place in doomed:
+        coro_timers_remove(&timers, <coro_timer *><size_t>place)
+    return 0
+
+
+def _take_successor():
+    """The thread that took main's place in a forked child, or None; for run(), whose result its outcome is."""
+    global successor
+    found = successor
+    successor = None
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- looking inside
@@ -2336,6 +2658,60 @@ cdef extern from *:
     """
     unsigned long long thread_number "coro_thread_number"(PyObject *) noexcept nogil
     const char *thread_ascii_name "coro_thread_label"(PyObject *) noexcept nogil
+
+
+def _thread_memory(thread):
+    """Bytes of a thread as (object, saved stack with what is in its slot, data stack)."""
+    cdef coro t = <coro?>thread
+    cdef size_t stack = t.stack.capacity
+    check_os_thread()
+    if t.flags & STARTED and not t.flags & DEAD and t.stack.slot.owner == <void *>&t.stack:
+        stack += t.stack.slot.top - <char *>(&stack if running == <PyObject *>t else t.stack.sp)
+    return (sys.getsizeof(t), stack,
+            0 if t.stack.root == NULL else
+            coro_datastack_size(coro_present_chunk(PyThreadState_Get()) if running == <PyObject *>t
+                                else coro_interp_chunk(&t.stack.interp)))
+
+
+def _trace_thread(thread, settrace, function):
+    """Have ``settrace(function)`` act on a suspended thread. ScheduleError when it is the running one or has not run,
+    DeadCoroutine when it has ended, RuntimeError when it is traced already."""
+    cdef coro t = <coro?>thread
+    check_os_thread()
+    if t.flags & DEAD:
+        raise DeadCoroutine(t)
+    if not t.flags & STARTED or running == <PyObject *>t:
+        raise ScheduleError(t)
+    if t.stack.packed:
+        unpack(t)
+    coro_interp_trace_parked(PyThreadState_Get(), &t.stack.interp, coro_slots_frame(&t.stack), <PyObject *>settrace,
+                             <PyObject *>function)
+
+
+cdef void watchdog_look(coro_watchdog_facts *facts) noexcept nogil:
+    """For the watchdog's signal handler: what runs; touches no reference count."""
+    facts.running = running != NULL
+    facts.frames_known = running != NULL or not coro_main_away
+    if running != NULL:
+        facts.number = thread_number(running)
+        facts.name = thread_ascii_name(running)
+
+
+def _set_watchdog(double seconds, int fd, int signum):
+    """0, an errno, or -1 when the program has a handler for that signal; see coro.set_watchdog()."""
+    coro_watchdog_init(&n_switches, &n_passes, watchdog_look)
+    return coro_watchdog_set(seconds, fd, signum)
+
+
+def _watchdog_after_fork():
+    coro_watchdog_after_fork()
+
+
+cdef void set_profiler(profile_hook hook, void *tracer) noexcept:
+    """Have `hook` told of slices and waits, and (3.11) every thread run with the profile function `tracer`. NULL: stop."""
+    global profiler
+    profiler = hook
+    coro_interp_set_profile(PyThreadState_Get(), tracer)
 
 
 def abi_version():

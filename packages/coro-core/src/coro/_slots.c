@@ -147,9 +147,10 @@ coro_slots_evacuate(coro_slot *slot)
     coro_interp_link few[LINKS_AT_ONCE], *many = NULL;
     int links;
     struct _PyInterpreterFrame *frame = coro_slots_frame(owner);
+    struct _PyInterpreterFrame *outermost = coro_datastack_bottom(owner->root, owner->interp.chunk, owner->interp.stack_top);
     char *copy;
 
-    links = coro_interp_bypass(frame, sp, slot->top, few, LINKS_AT_ONCE);
+    links = coro_interp_bypass(frame, outermost, sp, slot->top, few, LINKS_AT_ONCE);
     head = (size_t)links * sizeof(*few);
     copy = links > UINT16_MAX ? NULL : room_for(owner, head + size);
     if (links > LINKS_AT_ONCE) {
@@ -157,7 +158,7 @@ coro_slots_evacuate(coro_slot *slot)
             return -1; /* nothing was rerouted yet */
         }
         many = (coro_interp_link *)copy;
-        coro_interp_bypass(frame, sp, slot->top, many, links);
+        coro_interp_bypass(frame, outermost, sp, slot->top, many, links);
     } else if (copy == NULL) {
         coro_interp_relink(few, links);
         return -1;
@@ -177,7 +178,11 @@ coro_slots_evacuate(coro_slot *slot)
     owner->packed = 0;
     slot->owner = NULL;
     slot->crowded = size > LARGE_SLICE;
-    coro_datastack_note(owner->key, owner->root, owner->interp.chunk, owner->interp.stack_top);
+    /* Once is enough for a thread whose frames fit where they are. */
+    if (!(owner->flags & CORO_STACK_NOTED) || owner->interp.chunk != owner->root) {
+        owner->flags |= CORO_STACK_NOTED;
+        coro_datastack_note(owner->key, owner->root, owner->interp.chunk, owner->interp.stack_top);
+    }
     coro_slot_counted.evacuations++;
     coro_slot_counted.evacuated_bytes += size;
     return 0;
@@ -221,6 +226,14 @@ coro_slots_leave(coro_stack *stack, int abandoned)
     stack->links = 0;
     stack->slot = NULL;
     slot->threads--;
+}
+
+void
+coro_slots_abandon(void)
+{
+    mapping = NULL;
+    coro_slots = NULL;
+    coro_slot_count = 0;
 }
 
 void

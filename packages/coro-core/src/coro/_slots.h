@@ -55,7 +55,7 @@ typedef struct coro_stack {
     coro_interp interp;
 } coro_stack;
 
-enum { CORO_STACK_COMPRESS = 1 };
+enum { CORO_STACK_COMPRESS = 1, CORO_STACK_NOTED = 2 /* the use of its data stack */ };
 
 /* Counters since the process began. A collision: a new thread had to share a slot with living ones. */
 typedef struct {
@@ -81,6 +81,9 @@ void coro_slots_restore(coro_stack *stack);
 
 /* The thread is dead: leave the slot. With `abandoned` it still has live frames: their links are rerouted for good. */
 void coro_slots_leave(coro_stack *stack, int abandoned);
+
+/* In a forked child whose threads are all gone: leave slots and stacks as they are, for good, and forget them. */
+void coro_slots_abandon(void);
 
 /* Give pages back that an excursion deeper than 256 KiB below the parked stack pointer has touched. */
 void coro_slots_trim(void);

@@ -6,6 +6,8 @@
 #ifndef CORO_SWITCH_H
 #define CORO_SWITCH_H
 
+#include <string.h>
+
 #include "_datastack.h"
 #include "_slots.h"
 #include "_swap/swap.h"
@@ -15,6 +17,24 @@
 /* Less would not hold the frames of a few nested calls through C; CPython 3.14 and newer refuse less than 48 KiB, 96 or
    192 KiB with sanitizers (_PyOS_MIN_STACK_SIZE). */
 #define CORO_SMALLEST_STACK (192 * 1024)
+
+/* Bytes of a data stack: the chunk in use and those below it. */
+static inline size_t
+coro_datastack_size(const void *chunk)
+{
+    const _PyStackChunk *c = chunk;
+    size_t size = 0;
+    for (; c != NULL; c = c->previous) {
+        size += c->size;
+    }
+    return size;
+}
+
+static inline void *
+coro_present_chunk(PyThreadState *ts)
+{
+    return ts->datastack_chunk;
+}
 
 static void *coro_main_sp;
 static coro_interp coro_main_state;
@@ -36,6 +56,23 @@ coro_enter_main(PyThreadState *ts)
 #endif
         coro_main_away = 0;
     }
+}
+
+/* In a forked child: the OS thread whose main this was is gone. What main held is never released. */
+static inline void
+coro_forget_main(void)
+{
+    memset(&coro_main_state, 0, sizeof(coro_main_state));
+    coro_main_away = 0;
+#if CORO_HAS_STACK_LIMITS
+    coro_protected = NULL;
+#endif
+#if PY_VERSION_HEX < 0x030C0000
+    if (coro_interp_known.limit != NULL && *coro_interp_known.limit == coro_interp_known.limit_replaced_by) {
+        *coro_interp_known.limit = coro_interp_known.limit_replaced;
+    }
+    coro_interp_known.limit_replaced_by = -1;
+#endif
 }
 
 /* Prepare the stack of a thread that runs for the first time, in the slot it was given. Returns -1 when memory ran out;

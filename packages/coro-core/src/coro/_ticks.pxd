@@ -41,4 +41,5 @@ cdef int64_t to_ns_up(int64_t ticks) noexcept nogil
 cdef int64_t from_seconds(double seconds) noexcept nogil
 cdef double to_seconds(int64_t ticks) noexcept nogil
 cdef int64_t posix_usec(int64_t ticks) noexcept                # an absolute tick as POSIX microseconds
+cdef uint64_t relation(int64_t *tick, int64_t *usec) noexcept nogil    # the pair behind it; returns its number
 cdef void tend(int64_t now) noexcept                           # refine the rate; call when coro_clock_due()

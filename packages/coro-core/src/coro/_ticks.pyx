@@ -18,7 +18,10 @@ CLOCK_MONOTONIC.  This module owns the one state struct and does what is not on 
   on from CLOCK_MONOTONIC at the same rate and without a jump, for good.  A counter that ran ahead (it may
   count through a suspend, during which CLOCK_MONOTONIC stands still) is kept; only the measurement starts
   again.
-* POSIX time is linked to ticks by one pair, renewed by `update_time_relation()`.
+* POSIX time is linked to ticks by one pair, renewed by `update_time_relation()`, which the loop calls when it
+  starts, and by `tend()` once an hour, because the time of day may be set while the process runs, and after a
+  suspend, which CLOCK_BOOTTIME counts and CLOCK_MONOTONIC does not.  Who knows the time better than the system
+  (coro.clocks asks time servers) says by how much it is wrong: `set_correction()`.
 * A virtual clock for tests: `install_virtual()`, `advance_virtual()`, `remove_virtual()`.
 
 Cost: one struct of about 250 bytes; `tend()` about 1 us a second; `recalibrate()` about 20 us (it reads a
@@ -39,7 +42,7 @@ cdef extern from *:
 
 from libc.stdint cimport INT64_MAX
 from libc.string cimport memset
-from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, clockid_t, timespec
 
 import os as _os
 import time as _time
@@ -65,6 +68,16 @@ cdef extern from "_ticks.h" nogil:
     int coro_counter_probe(uint64_t *, int64_t *, const char **)
     int coro_sysctl_source(char *, size_t)
 
+cdef extern from *:
+    """
+    #ifdef CLOCK_BOOTTIME
+    #define CORO_BOOTTIME CLOCK_BOOTTIME
+    #else                                      /* then a suspend is not noticed this way */
+    #define CORO_BOOTTIME CLOCK_MONOTONIC
+    #endif
+    """
+    clockid_t CORO_BOOTTIME
+
 
 #: Where Linux names its clock source; without the file only aarch64 hardware is taken at its word.
 CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -72,9 +85,13 @@ CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clockso
 #: Microseconds in a second (kept from the original package).
 microseconds = 1000000
 
+#: Seconds between renewals of the relation to POSIX time.  A fact: setting it changes nothing.
+tick_update_interval = RELATE_EVERY
+
 cdef enum:
     SECOND = 1000000000                  # in ns
     WINDOW = 3600                        # s between moves of the window and looks at the kernel's choice
+    RELATE_EVERY = 3600                  # s between renewals of the relation to POSIX time
     SLEW_PPM = 1000                      # NTP slews CLOCK_MONOTONIC by up to 500 ppm (adjtimex(2))
 
 cdef coro_clock state                    # the one copy
@@ -87,6 +104,10 @@ cdef int real_mode = CORO_CLOCK_MONOTONIC    # what runs behind a virtual clock
 cdef int jumps = 0
 cdef int64_t relation_tick = 0           # this tick ...
 cdef int64_t relation_usec = 0           # ... is this POSIX time in microseconds
+cdef uint64_t relation_number = 0        # how often the two were changed
+cdef int64_t correction = 0              # us to add to the system's time of day
+cdef int64_t asleep_ns = 0               # suspended so far: CLOCK_BOOTTIME - CLOCK_MONOTONIC
+cdef int suspends = 0
 cdef object reason = None                # why this source
 cdef object source_name = None
 
@@ -141,6 +162,12 @@ cdef double to_seconds(int64_t ticks) noexcept nogil:
 cdef int64_t posix_usec(int64_t ticks) noexcept:
     cdef int64_t ns = coro_to_ns(&state, ticks - relation_tick)
     return relation_usec + ns // 1000
+
+
+cdef uint64_t relation(int64_t *tick, int64_t *usec) noexcept nogil:
+    tick[0] = relation_tick
+    usec[0] = relation_usec
+    return relation_number
 
 
 # ---- the source --------------------------------------------------------------------------------------------
@@ -241,14 +268,30 @@ cdef int start() except -1:
         source_name = "monotonic"
         set_rate(SECOND, 0)
         real_mode = state.mode = CORO_CLOCK_MONOTONIC
-        state.check_every = INT64_MAX
+        state.check_every = SECOND                 # for the relation to POSIX time
+    slept()
     relate()
     return 0
 
 
+cdef bint slept() noexcept:
+    """Has the machine been suspended since the last call?"""
+    global asleep_ns
+    cdef timespec boot
+    cdef int64_t before = coro_monotonic_ns(), between, asleep
+    if clock_gettime(CORO_BOOTTIME, &boot) != 0:
+        return False
+    between = coro_monotonic_ns() - before
+    asleep = <int64_t> boot.tv_sec * SECOND + boot.tv_nsec - before
+    if between > SECOND // 100 or asleep - asleep_ns < SECOND // 10:
+        return False                               # nothing, or not to be told from a pause of this process
+    asleep_ns = asleep
+    return True
+
+
 cdef void relate() noexcept:
     """Renew the pair that links ticks to POSIX time."""
-    global relation_tick, relation_usec
+    global relation_tick, relation_usec, relation_number
     cdef coro_pair pair
     cdef int64_t before, after
     if real_mode == CORO_CLOCK_COUNTER:
@@ -259,7 +302,8 @@ cdef void relate() noexcept:
         coro_take_pair(&pair, CLOCK_REALTIME)
         after = coro_now(&state)
         relation_tick = before + (after - before) // 2
-    relation_usec = pair.ns // 1000
+    relation_usec = pair.ns // 1000 + correction
+    relation_number += 1
 
 
 cdef void distrust(object why, const coro_pair *pair) noexcept:
@@ -275,24 +319,31 @@ cdef void distrust(object why, const coro_pair *pair) noexcept:
     else:
         tick += coro_from_ns(&state, 1000)    # the counter is wrong: leave room for its last good readings
     use_monotonic(tick, ns)
-    state.check_every = INT64_MAX
+    state.check_every = state.hz
     reason = why
     source_name = "monotonic"
     rate_error = 0                                 # the rate is now exact by definition
 
 
 cdef void tend(int64_t now) noexcept:
-    """Compare the counter with CLOCK_MONOTONIC: refine the rate, notice jumps.
+    """Compare the counter with CLOCK_MONOTONIC: refine the rate, notice jumps.  Renew an old relation to POSIX time.
 
     For the loop: `if coro_clock_due(clock, t): tend(t)`.  Never fails; about 1 us.
     """
-    global anchor, later, last, jumps, looked_ns
+    global anchor, later, last, jumps, looked_ns, suspends
     cdef coro_pair pair
     cdef int64_t error = 0, passed, expected, slack, change
     cdef uint64_t hz
     state.checked_at = now
-    if real_mode != CORO_CLOCK_COUNTER or state.mode != CORO_CLOCK_COUNTER:
-        return    # nothing to compare; under a virtual clock the rate stands still
+    if state.mode == CORO_CLOCK_VIRTUAL:
+        return    # rate and relation stand still
+    if slept():
+        suspends += 1
+        relate()
+    elif now - relation_tick >= RELATE_EVERY * <int64_t> state.hz:
+        relate()
+    if state.mode != CORO_CLOCK_COUNTER:
+        return    # nothing to compare
     coro_take_pair(&pair, CLOCK_MONOTONIC)
     passed = pair.ns - last.ns
     expected = coro_to_ns(&state, pair.tick - last.tick)
@@ -379,10 +430,9 @@ cdef object whole(object x, str what):
 
 
 def usec_to_ticks(usec) -> int:
-    """POSIX time in microseconds (int, may be negative) as an absolute tick, rounded up.  Any size.
+    """POSIX time in microseconds (int of any size, may be negative) as an absolute tick, rounded up.
 
-    Exact: `ticks_to_usec(usec_to_ticks(u)) == u`.  Also called `absolute_time_to_ticks`.  TypeError if not
-    an int.
+    Exact: `ticks_to_absolute_time` gives the same microsecond back.  TypeError if not an int.
     """
     u = whole(usec, "microseconds")
     return relation_tick - (relation_usec - u) * state.hz // 1000000
@@ -391,24 +441,24 @@ def usec_to_ticks(usec) -> int:
 def ticks_to_usec(ticks) -> int:
     """An absolute tick (int) as POSIX time in microseconds, rounded down.
 
-    Also called `ticks_to_absolute_time`.  TypeError if not an int.
+    The reverse of `absolute_time_to_ticks`.  TypeError if not an int.
     """
     t = whole(ticks, "ticks")
     return relation_usec + (t - relation_tick) * 1000000 // state.hz
 
 
 def sec_to_ticks(sec) -> int:
-    """POSIX time in whole seconds as an absolute tick.  Also called `absolute_secs_to_ticks`.
+    """POSIX time in whole seconds (int, may be negative) as an absolute tick, rounded up.
 
-    TypeError if not an int.
+    `absolute_time_to_ticks` does the same for microseconds.  TypeError if not an int.
     """
     return usec_to_ticks(whole(sec, "seconds") * 1000000)
 
 
 def ticks_to_sec(ticks) -> int:
-    """An absolute tick as POSIX time in whole seconds, rounded down.  Also called `ticks_to_absolute_secs`.
+    """An absolute tick (int) as POSIX time in whole seconds, rounded down.
 
-    TypeError if not an int.
+    The reverse of `absolute_secs_to_ticks`.  TypeError if not an int.
     """
     return ticks_to_usec(ticks) // 1000000
 
@@ -428,13 +478,13 @@ def ticks_to_fsec(ticks) -> float:
 
 
 def usec_to_ticks_safe(usec) -> int:
-    """As `usec_to_ticks`, but 0 ("no time") stays 0.  Also called `absolute_time_to_ticks_safe`."""
-    return usec_to_ticks(usec) if usec != 0 else 0
+    """POSIX microseconds (int) as an absolute tick, but 0, meaning "no time", stays 0.  TypeError if not an int."""
+    return usec_to_ticks(usec) if whole(usec, "microseconds") else 0
 
 
 def ticks_to_usec_safe(ticks) -> int:
-    """As `ticks_to_usec`, but 0 ("no time") stays 0.  Also called `ticks_to_absolute_time_safe`."""
-    return ticks_to_usec(ticks) if ticks != 0 else 0
+    """An absolute tick (int) as POSIX microseconds, but 0, meaning "no time", stays 0.  TypeError if not an int."""
+    return ticks_to_usec(ticks) if whole(ticks, "ticks") else 0
 
 
 absolute_time_to_ticks = usec_to_ticks
@@ -475,6 +525,26 @@ def update_time_relation() -> None:
     relate()
 
 
+def set_correction(usec) -> None:
+    """From now on POSIX time is the system's time of day plus `usec` microseconds (int, may be negative).
+
+    Whatever derives the time of day from ticks follows at once; ticks, and with them sleeps and timeouts, do not
+    change.  0 goes back to the system's time.  The attribute `correction` has the present value.
+    TypeError if not an int, OverflowError beyond +-2**60 (36000 years).
+    """
+    global correction, relation_usec, relation_number
+    u = whole(usec, "microseconds")
+    if not -(1 << 60) <= u <= 1 << 60:
+        raise OverflowError(f"expected a correction within 2**60 microseconds, got {u}")
+    cdef int64_t before = correction
+    correction = u
+    if state.mode == CORO_CLOCK_VIRTUAL:           # its time of day does not come from the system
+        relation_usec += correction - before
+        relation_number += 1
+    else:
+        relate()
+
+
 def recalibrate() -> bool:
     """Refine the rate, and look whether the counter may still be trusted.
 
@@ -508,7 +578,7 @@ def install_virtual(start_ns=None) -> None:
     value. Raises RuntimeError when a virtual clock is already installed, ValueError for a negative start or
     one beyond 2**61.
     """
-    global relation_tick, relation_usec
+    global relation_tick, relation_usec, relation_number
     if state.mode == CORO_CLOCK_VIRTUAL:
         raise RuntimeError("a virtual clock is already installed; call remove_virtual() first")
     cdef int64_t tick = coro_now(&state), ns
@@ -529,6 +599,7 @@ def install_virtual(start_ns=None) -> None:
     coro_clock_write_end(&state)
     relation_tick = tick
     relation_usec = usec
+    relation_number += 1
 
 
 def advance_virtual(ns) -> int:
@@ -577,6 +648,12 @@ def _shift_pairs(ticks):
     anchor.tick += <int64_t> ticks
 
 
+def _pretend_suspend(ns):
+    """As if the machine had been suspended for so long since the last look."""
+    global asleep_ns
+    asleep_ns -= <int64_t> ns
+
+
 def _set_hz(hz, error_ppb=0):
     """Set the rate, as if it had been measured with this error."""
     if not 1000000 <= hz < 1 << 39:
@@ -613,6 +690,10 @@ def __getattr__(name):
         return relation_usec
     if name == "relative_sec_time":
         return relation_usec // 1000000
+    if name == "correction":
+        return correction
+    if name == "suspends":
+        return suspends
     raise AttributeError(f"module 'coro._ticks' has no attribute {name!r}")
 
 

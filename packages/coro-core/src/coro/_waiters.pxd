@@ -11,6 +11,16 @@ cdef enum:              # waiter.state
     GRANTED = 1
     SKIPPED = 2
 
+cdef enum:              # what a case of a select does
+    GET = 0
+    PUT = 1
+    WAIT = 2
+    ACQUIRE = 3
+    LOCK = 4
+    JOIN = 5
+    READ = 6
+    WRITE = 7
+
 
 cdef struct waiter:
     waiter *next
@@ -20,6 +30,7 @@ cdef struct waiter:
     uint64_t ticket     # order in the line
     Py_ssize_t amount   # units wanted, or what else the primitive needs to know
     int state
+    bint is_choice      # it begins a `choice`
 
 
 cdef struct wait_line:
@@ -28,17 +39,42 @@ cdef struct wait_line:
     Py_ssize_t count
 
 
+# A thread in a select has a record in several lines; the first grant takes the others out.
+cdef struct choice:
+    waiter w
+    wait_line *line
+    choices *all
+
+
+cdef struct choices:
+    Py_ssize_t count
+    choice *first       # an array
+    choice *granted     # or NULL
+
+
 cdef class Primitive:
     cdef object __weakref__
-    cdef list watchers
     cdef int advance(self) except -1
     cdef int give_back(self, waiter *w) except -1
-    cdef bint is_ready(self, bint to_put)
+    # for select; the operation is one that the primitive has
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount)
+    cdef int must_wait(self) except -1
+    cdef wait_line *line_of(self, int operation) noexcept
+    cdef object conclude(self, int operation, object value, waiter *w)
 
 
-cdef object caller()
+cdef class Counted(Primitive):
+    cdef int enter(self) except -1
+    cdef int leave(self) except -1
+
+
+cdef object NOT_NOW     # attempt(): would have to wait; conclude(): has to wait again
+
 cdef uint64_t new_ticket() noexcept
 cdef object stand_in_line(Primitive what, wait_line *line, coro me, Py_ssize_t amount, uint64_t ticket)
+cdef void join_line(wait_line *line, waiter *w) noexcept
+cdef void leave_line(wait_line *line, waiter *w, int state) noexcept
+cdef waiter *take(wait_line *line, waiter *w)
 cdef waiter *take_first(wait_line *line)
 cdef waiter *take_any(wait_line *line)
 cdef int grant_all(wait_line *line) except -1
@@ -47,12 +83,6 @@ cdef int drop_doomed(wait_line *line) except -1
 cdef int set_value(waiter *w, object value) except -1
 cdef tuple threads_of(wait_line *line)
 cdef Py_ssize_t units_of(object n, object what) except -1
-cdef int announce_to(list watchers) except -1
 cdef bint died_by_fork(object thread)
 cdef bint is_dead(object thread)
 
-
-cdef inline int announce(Primitive p) except -1:
-    if p.watchers is not None:
-        announce_to(p.watchers)
-    return 0

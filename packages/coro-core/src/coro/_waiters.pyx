@@ -15,16 +15,19 @@ A thread whose interruption is on its way already when its turn comes is passed 
 spite of that (the interruption waits for the end of a `coro.shield`), it stands in line again where it stood before:
 tickets tell the order.
 
+A thread in `coro.select` has a record (a `choice`) in the line of everything it waits for. Whoever grants it one takes
+the others out of their lines in the same breath, so it is given one thing only, and nobody who counts a line counts a
+thread that is going to leave it. For the primitives it is a waiter like any other.
+
 Cost: one record of 56 bytes per waiting thread, O(1) to join, leave and wake. A record is never on a C stack, since
 stacks are copied away while threads are parked.
 
 Invariants:
  1. A record is linked exactly while its state is QUEUED.
- 2. It is freed by the thread that waits, on its way out; by others only when that thread is dead and never gets there.
- 3. advance() leaves no line whose first waiter could be granted what it wants.
-
-Who looks for the first of several things to happen (`coro.select`) registers as a watcher: watchers are woken whenever
-a primitive has something left to give after the line was served. A watcher owns nothing and must try for itself.
+ 2. It is freed by the thread that waits, on its way out; by others only when that thread is dead and never gets there
+    (the array of a select's records is then lost with the rest of that thread's stack).
+ 3. At most one record of a select is GRANTED, and none is QUEUED then.
+ 4. advance() leaves no line whose first waiter could be granted what it wants.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -33,18 +36,15 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
 
 from coro._abi cimport require_abi
-from coro._scheduler cimport WAIT_OBJECT, coro, running_thread, suspend, wake
-
-import os
+from coro._scheduler cimport THREAD_LOST, WAIT_OBJECT, coro, suspend, wake
 
 from coro import _scheduler
-from coro.exceptions import NoSwitchError, YieldFromMain
 
 require_abi()
 
 cdef uint64_t last_ticket = 0
-cdef uint64_t fork_horizon = 0      # threads with smaller ids that are dead in this process died by a fork
 cdef object current_thread = _scheduler.current
+NOT_NOW = object()
 
 
 cdef class Primitive:
@@ -58,36 +58,41 @@ cdef class Primitive:
         """The thread of `w` was interrupted after it had been granted something: undo that. advance() follows."""
         return 0
 
-    cdef bint is_ready(self, bint to_put):
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        """Perform the operation and return its result, or NOT_NOW if the caller would have to wait. Raises what the
+        operation raises."""
+        return NOT_NOW
+
+    cdef int must_wait(self) except -1:
+        """The caller is going to stand in line: count it, warn it. May run code of users."""
+        return 0
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        """The line to stand in for the operation; it lies inside this object."""
+        return NULL
+
+    cdef object conclude(self, int operation, object value, waiter *w):
+        """The thread of `w`, which was granted, runs: finish the operation and return its result. NOT_NOW if it has
+        to stand in line again. Whatever comes of it, what was booked for `w` is booked no more."""
+        return None if w.value == NULL else <object>w.value
+
+
+cdef class Counted(Primitive):
+    """The ``with`` form of what counts units: one in the block. Not for users."""
+
+    cdef int enter(self) except -1:
+        return 0
+
+    cdef int leave(self) except -1:
+        return 0
+
+    def __enter__(self):
+        self.enter()
+        return self
+
+    def __exit__(self, kind, exc, traceback):
+        self.leave()
         return False
-
-    def _ready(self, bint to_put=False):
-        """For select: would the operation (get or wait; with ``to_put`` the other direction) succeed at once?"""
-        caller()
-        return self.is_ready(to_put)
-
-    def _watch(self, coro thread not None):
-        """For select: wake the thread when this may have become ready; until _unwatch()."""
-        caller()
-        if self.watchers is None:
-            self.watchers = []
-        self.watchers.append(thread)
-
-    def _unwatch(self, coro thread not None):
-        """For select: undo one _watch(); harmless when there was none."""
-        cdef list watchers = self.watchers
-        if watchers is not None and thread in watchers:
-            watchers.remove(thread)
-            if not watchers:
-                self.watchers = None
-
-
-cdef object caller():
-    """Who calls: the thread, or the stand-in for main where there is none. Raises only WrongThreadError."""
-    try:
-        return running_thread()
-    except (YieldFromMain, NoSwitchError):
-        return current_thread()
 
 
 cdef uint64_t new_ticket() noexcept:
@@ -152,6 +157,7 @@ cdef object stand_in_line(Primitive what, wait_line *line, coro me, Py_ssize_t a
     w.value = NULL
     w.amount = amount
     w.ticket = ticket
+    w.is_choice = False
     try:
         while True:
             join_line(line, w)
@@ -171,23 +177,55 @@ cdef object stand_in_line(Primitive what, wait_line *line, coro me, Py_ssize_t a
         free_waiter(w)
 
 
-cdef waiter *take_first(wait_line *line):
-    """Take the first record out of the line (which must not be empty). Returns it GRANTED, its thread awake or about to
-    run; NULL when that thread is dead, or will raise an interruption as soon as it runs."""
-    cdef waiter *w = line.first
+cdef void grant(wait_line *line, waiter *w) noexcept:
+    cdef choices *all
+    leave_line(line, w, GRANTED)
+    if w.is_choice:
+        all = (<choice *>w).all
+        all.granted = <choice *>w
+        leave_others(all)
+
+
+cdef void leave_others(choices *all) noexcept:
+    """Take the records of a select out of every line they are in."""
+    cdef Py_ssize_t i
+    cdef choice *c
+    for i in range(all.count):
+        c = &all.first[i]
+        if c.w.state == QUEUED:
+            leave_line(c.line, &c.w, SKIPPED)
+
+
+cdef int remove_dead(wait_line *line, waiter *w) except -1:
+    """Its thread is dead: it leaves the line, or all its lines."""
+    leave_line(line, w, SKIPPED)
+    if w.is_choice:
+        leave_others((<choice *>w).all)
+    else:
+        free_waiter(w)
+    return 0
+
+
+cdef waiter *take(wait_line *line, waiter *w):
+    """Take a record out of its line. Returns it GRANTED, its thread awake or about to run; NULL when that thread is
+    dead, or will raise an interruption as soon as it runs."""
     cdef coro t = <coro>w.thread
     if wake(t, None):
-        leave_line(line, w, GRANTED)
+        grant(line, w)
         return w
     if t.dead:
-        leave_line(line, w, SKIPPED)
-        free_waiter(w)
+        remove_dead(line, w)
         return NULL
     if t.attention and current_thread() is not t:
         leave_line(line, w, SKIPPED)
         return NULL
-    leave_line(line, w, GRANTED)
+    grant(line, w)
     return w
+
+
+cdef waiter *take_first(wait_line *line):
+    """The same for the first in line, which must not be empty."""
+    return take(line, line.first)
 
 
 cdef waiter *take_any(wait_line *line):
@@ -195,10 +233,9 @@ cdef waiter *take_any(wait_line *line):
     cdef waiter *w = line.first
     cdef coro t = <coro>w.thread
     if not wake(t, None) and t.dead:
-        leave_line(line, w, SKIPPED)
-        free_waiter(w)
+        remove_dead(line, w)
         return NULL
-    leave_line(line, w, GRANTED)
+    grant(line, w)
     return w
 
 
@@ -213,13 +250,16 @@ cdef int skip_doomed(wait_line *line) except -1:
     """Take out everybody who is dead or about to be interrupted, wherever in the line."""
     cdef waiter *w = line.first
     cdef waiter *following
+    cdef bint others_too
     cdef coro t
     while w != NULL:
         following = w.next
         t = <coro>w.thread
         if t.dead:
-            leave_line(line, w, SKIPPED)
-            free_waiter(w)
+            others_too = w.is_choice
+            remove_dead(line, w)
+            if others_too:
+                following = line.first
         elif t.attention and t.scheduled:
             leave_line(line, w, SKIPPED)
         w = following
@@ -234,8 +274,7 @@ cdef int drop_doomed(wait_line *line) except -1:
     while w != NULL:
         t = <coro>w.thread
         if t.dead:
-            leave_line(line, w, SKIPPED)
-            free_waiter(w)
+            remove_dead(line, w)
         elif t.attention and t.scheduled:
             leave_line(line, w, SKIPPED)
         else:
@@ -275,24 +314,9 @@ cdef Py_ssize_t units_of(object n, object what) except -1:
     return units
 
 
-cdef int announce_to(list watchers) except -1:
-    for t in watchers:
-        wake(<coro>t, None)
-    return 0
-
-
 cdef bint is_dead(object thread):
     return isinstance(thread, coro) and (<coro>thread).dead
 
 
 cdef bint died_by_fork(object thread):
-    return is_dead(thread) and (<coro>thread).number <= fork_horizon
-
-
-def _after_fork_in_child():
-    """Every other thread that existed is dead here; what they had locked is taken from them when somebody wants it."""
-    global fork_horizon
-    fork_horizon = _scheduler._counters()["spawned"]
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+    return isinstance(thread, coro) and ((<coro>thread).flags & THREAD_LOST) != 0

@@ -4,8 +4,12 @@
 #endif
 #include "interp.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(CORO_VALGRIND)
+#include <valgrind/memcheck.h>
+#endif
 
 #include "internal/pycore_frame.h"
 #include "internal/pycore_interp.h"
@@ -26,6 +30,9 @@ enum { BYTES_PER_LEVEL = 3900, STACK_RESERVE = 256 * 1024 }; /* 4 MiB bear the d
 #else
 enum { BYTES_PER_LEVEL = 4096, STACK_RESERVE = 256 * 1024 };
 #endif
+
+/* Frames that are walked one by one before the entry frames on the C stack are counted: what most threads have. */
+enum { STEPS_BEFORE_COUNTING = 4 };
 
 void
 coro_interp_setup(size_t stack_size)
@@ -153,6 +160,17 @@ coro_interp_load_rare(PyThreadState *ts, coro_interp *s)
 }
 
 void
+coro_interp_set_profile(PyThreadState *ts, void *function)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    PyEval_SetProfile((Py_tracefunc)function, NULL);
+    coro_interp_known.profiler = (Py_tracefunc)function;
+#endif
+    (void)ts;
+    (void)function;
+}
+
+void
 coro_interp_clear(PyThreadState *ts)
 {
     PyObject *context;
@@ -220,13 +238,164 @@ coro_interp_frame_object(PyThreadState *ts, struct _PyInterpreterFrame *frame)
     return result;
 }
 
+#if CORO_HAS_ENTRY_FRAMES
+#if PY_VERSION_HEX < 0x030D0000
+#define ENTRY_MARK(f) ((uintptr_t)(f)->prev_instr)
+enum { MARK_OFFSET = offsetof(struct _PyInterpreterFrame, prev_instr) };
+#else
+#define ENTRY_MARK(f) ((uintptr_t)(f)->instr_ptr)
+enum { MARK_OFFSET = offsetof(struct _PyInterpreterFrame, instr_ptr) };
+#endif
+
+/* All entry frames point at the same instructions, the ones that leave the interpreter. Learned from the first entry
+   frame met; 1 when two were seen to differ, which no released version does. */
+static uintptr_t entry_mark;
+
+static inline void
+learn_mark(const struct _PyInterpreterFrame *entry)
+{
+    uintptr_t mark = ENTRY_MARK(entry);
+    if (mark != entry_mark) {
+        entry_mark = entry_mark == 0 ? mark : 1;
+    }
+}
+
+/* How many words of base..top say "entry frame": never fewer than there are entry frames. */
+static int
+count_marks(const char *base, const char *top)
+{
+    const uintptr_t *word = (const uintptr_t *)base, *end = (const uintptr_t *)top, mark = entry_mark;
+    int count = 0;
+#if defined(CORO_VALGRIND)
+    VALGRIND_DISABLE_ERROR_REPORTING;
+#endif
+    for (; end - word >= 4; word += 4) {
+        if ((word[0] == mark) | (word[1] == mark) | (word[2] == mark) | (word[3] == mark)) {
+            count += (word[0] == mark) + (word[1] == mark) + (word[2] == mark) + (word[3] == mark);
+        }
+    }
+    for (; word < end; word++) {
+        count += *word == mark;
+    }
+#if defined(CORO_VALGRIND)
+    VALGRIND_ENABLE_ERROR_REPORTING;
+    (void)VALGRIND_MAKE_MEM_DEFINED(&count, sizeof(count)); /* what lies in the holes can only add to it */
+#endif
+    return count;
+}
+#endif
+
+#if CORO_HAS_ENTRY_FRAMES
+static int
+ignore_event(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
+{
+    (void)object, (void)frame, (void)what, (void)arg;
+    return 0;
+}
+#endif
+
 int
-coro_interp_bypass(struct _PyInterpreterFrame *frame, const char *base, const char *top, coro_interp_link *links,
-                   int room)
+coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterpreterFrame *frame, PyObject *settrace,
+                         PyObject *function)
+{
+    Py_tracefunc own_function = ts->c_tracefunc, handed_function;
+    PyObject *own_object = ts->c_traceobj, *handed_object, *result;
+    coro_interp_rare *r = s->rare;
+#if CORO_HAS_CFRAME
+    _PyCFrame mine = *ts->cframe, *kept = ts->cframe;
+#else
+    struct _PyInterpreterFrame *kept = ts->current_frame;
+#endif
+    if (r == NULL) {
+        r = PyMem_RawCalloc(1, sizeof(*r));
+        if (r == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        r->what_event = -1;
+    } else if (r->tracefunc != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the thread is being traced already, by sys.settrace() in it");
+        return -1;
+    }
+    /* From 3.12 on sys.settrace() also prepares the code of all functions that are being executed, which it finds from
+       the thread state: so for the time of the call the thread state leads to the parked thread's frames. */
+    ts->c_tracefunc = NULL;
+    ts->c_traceobj = NULL;
+#if CORO_HAS_CFRAME
+    mine.current_frame = frame;
+    mine.previous = kept;
+    ts->cframe = &mine;
+#else
+    ts->current_frame = frame;
+#endif
+    result = PyObject_CallOneArg(settrace, function);
+#if CORO_HAS_ENTRY_FRAMES
+    {
+        /* When something is traced already, nothing new is switched on and no code prepared: switch on something that is
+           not, for a moment. */
+        Py_tracefunc profile_function = ts->c_profilefunc;
+        PyObject *profile_object = ts->c_profileobj;
+        ts->c_profilefunc = NULL;
+        ts->c_profileobj = NULL;
+        PyEval_SetProfile(ignore_event, NULL);
+        PyEval_SetProfile(NULL, NULL);
+        ts->c_profilefunc = profile_function;
+        ts->c_profileobj = profile_object;
+    }
+#endif
+#if CORO_HAS_CFRAME
+    ts->cframe = kept;
+#else
+    ts->current_frame = kept;
+#endif
+    handed_function = ts->c_tracefunc;
+    handed_object = ts->c_traceobj;
+    ts->c_tracefunc = own_function;
+    ts->c_traceobj = own_object;
+    if (result == NULL) {
+        if (r != s->rare) {
+            PyMem_RawFree(r);
+        }
+        return -1;
+    }
+    Py_DECREF(result);
+    r->tracefunc = handed_function;
+    r->traceobj = handed_object;
+    s->rare = r;
+    return 0;
+}
+
+#if CORO_HAS_LOCAL_RAISE
+void
+coro_interp_catch_up(PyThreadState *ts)
+{
+    struct _PyInterpreterFrame *f = ts->current_frame;
+    for (; f != NULL; f = f->previous) {
+        PyCodeObject *code;
+        PyObject *executable;
+        if (f->owner >= FRAME_OWNED_BY_INTERPRETER) {
+            continue;
+        }
+        executable = PyStackRef_AsPyObjectBorrow(f->f_executable);
+        if (executable == NULL || !PyCode_Check(executable)) {
+            continue;
+        }
+        code = (PyCodeObject *)executable;
+        if (code->_co_monitoring == NULL) {
+            /* All zero is "no events"; CPython fills it in when the function is next entered, and frees it. */
+            code->_co_monitoring = PyMem_Calloc(1, sizeof(*code->_co_monitoring));
+        }
+    }
+}
+#endif
+
+int
+coro_interp_bypass(struct _PyInterpreterFrame *frame, struct _PyInterpreterFrame *outermost, const char *base,
+                   const char *top, coro_interp_link *links, int room)
 {
 #if CORO_HAS_ENTRY_FRAMES
     struct _PyInterpreterFrame *f, *next;
-    int count = 0, i;
+    int count = 0, steps = 0, entries = 0, i;
 #define ON_STACK(p) ((const char *)(p) >= base && (const char *)(p) < top)
     while (ON_STACK(frame)) {
         frame = frame->previous;
@@ -234,6 +403,7 @@ coro_interp_bypass(struct _PyInterpreterFrame *frame, const char *base, const ch
     for (f = frame; f != NULL; f = next) {
         next = f->previous;
         if (ON_STACK(next)) {
+            learn_mark(next);
             if (count < room) {
                 links[count].frame = f;
                 links[count].entry = next;
@@ -242,6 +412,16 @@ coro_interp_bypass(struct _PyInterpreterFrame *frame, const char *base, const ch
             while (ON_STACK(next)) {
                 next = next->previous;
             }
+        }
+        /* Many Python frames under few entry frames: when all entry frames but one have been found, the last one is
+           where the outermost frame leads, and the frames between need not be fetched from memory. */
+        if (++steps == STEPS_BEFORE_COUNTING && outermost != NULL && entry_mark > 1) {
+            entries = count_marks(base, top);
+        }
+        if (entries == count + 1 && f != outermost && ON_STACK(outermost->previous)
+            && ENTRY_MARK(outermost->previous) == entry_mark) {
+            next = outermost;
+            entries = 0;
         }
     }
     if (count <= room) {
@@ -256,7 +436,7 @@ coro_interp_bypass(struct _PyInterpreterFrame *frame, const char *base, const ch
 #undef ON_STACK
     return count;
 #else
-    (void)frame, (void)base, (void)top, (void)links, (void)room;
+    (void)frame, (void)outermost, (void)base, (void)top, (void)links, (void)room;
     return 0;
 #endif
 }

@@ -41,6 +41,8 @@
                                     with no call to Python code between
      dict_global_version, remote_debugger_support, trace_info (3.11), on_delete   caches and OS thread housekeeping
      c_stack_top/soft/hard (3.14+)  set through PyUnstable_ThreadState_SetStackProtection by _slots.c
+     eval_breaker's version of monitoring events (3.15)   the interpreter's; a thread that finds another one than at its
+                                    last switch gives monitoring data to the code of its frames
      last_profiled_frame (3.15)     an address cached by the sampling profiler: forgotten at every switch
 
    Cost: about 20 loads and stores each way. */
@@ -71,6 +73,7 @@
 #define CORO_HAS_ENTRY_FRAMES (PY_VERSION_HEX >= 0x030C0000) /* interpreter entry frames lie on the C stack */
 #define CORO_HAS_C_COUNTER (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000)
 #define CORO_HAS_STACK_LIMITS (PY_VERSION_HEX >= 0x030E0000)
+#define CORO_HAS_LOCAL_RAISE (PY_VERSION_HEX >= 0x030F0000)  /* exceptions are looked up in the code's monitoring data */
 #define CORO_HAS_TRASH_NESTING (PY_VERSION_HEX < 0x030D0000)
 
 struct _PyInterpreterFrame;
@@ -104,6 +107,9 @@ typedef struct {
 #endif
     coro_interp_rare *rare; /* NULL while all of it is empty */
     int used;               /* recursion depth */
+#if CORO_HAS_LOCAL_RAISE
+    uint32_t monitoring;    /* version of sys.monitoring's (and sys.settrace's) events when this was saved */
+#endif
 #if CORO_HAS_C_COUNTER
     int c_remaining;
 #endif
@@ -125,6 +131,9 @@ typedef struct {
     int *limit;                /* the interpreter's own (sys.setrecursionlimit), 3.11 only */
     int limit_replaced;        /* what it was before limit_replaced_by took its place, */
     int limit_replaced_by;     /* or -1 while it is what users want */
+#if PY_VERSION_HEX < 0x030C0000
+    Py_tracefunc profiler;     /* profile function of main and of all threads that have none of their own, or NULL */
+#endif
     int c_limit;               /* first value of the C recursion counter, 3.12 and 3.13 only */
 } coro_interp_facts;
 
@@ -146,6 +155,10 @@ void coro_interp_load_rare(PyThreadState *ts, coro_interp *s);
 /* Drop what a dead thread still holds. Runs arbitrary code (finalisers), so call it on the thread itself. */
 void coro_interp_clear(PyThreadState *ts);
 
+/* 3.11: profile the running code, main and every thread with a function that looks at no object of its own. NULL: no
+   more. Later versions have sys.monitoring, which is not switched, and nothing is done here. */
+void coro_interp_set_profile(PyThreadState *ts, void *function);
+
 /* Innermost frame of a parked thread, `base`..`top` being its part of the C stack at its usual address and `copy`
    where those bytes are now (the same address while the thread still owns its slot). */
 struct _PyInterpreterFrame *coro_interp_top_frame(const coro_interp *s, const char *base, const char *top,
@@ -155,6 +168,11 @@ struct _PyInterpreterFrame *coro_interp_top_frame(const coro_interp *s, const ch
    function is active in it. */
 PyObject *coro_interp_frame_object(PyThreadState *ts, struct _PyInterpreterFrame *frame);
 
+/* Make sys.settrace (given as `settrace`) act on a parked thread, whose innermost frame is `frame`, instead of on the
+   caller. Returns -1 with an exception set when the thread is traced already or the call failed. */
+int coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterpreterFrame *frame, PyObject *settrace,
+                             PyObject *function);
+
 /* A link of the chain of frames that leads across an entry frame, which lies on the C stack. */
 typedef struct {
     struct _PyInterpreterFrame *frame;
@@ -163,15 +181,28 @@ typedef struct {
 
 /* Make the chain of frames that begins at `frame` skip whatever lies in base..top, so that walking it (f_back,
    faulthandler, profilers) never reads a C stack that somebody else uses now. Stores up to `room` links and returns
-   how many there are; nothing is changed when they are more than `room`. */
-int coro_interp_bypass(struct _PyInterpreterFrame *frame, const char *base, const char *top, coro_interp_link *links,
-                       int room);
+   how many there are; nothing is changed when they are more than `room`. `outermost` is the frame at the bottom of the
+   thread's data stack, NULL when that is empty; `base` and `top` are aligned to words. */
+int coro_interp_bypass(struct _PyInterpreterFrame *frame, struct _PyInterpreterFrame *outermost, const char *base,
+                       const char *top, coro_interp_link *links, int room);
 
 /* Undo coro_interp_bypass. */
 void coro_interp_relink(const coro_interp_link *links, int count);
 
 /* Write the functions of a chain of frames, innermost first, to a descriptor. Async-signal-safe. */
 void coro_interp_dump(int fd, PyThreadState *ts);
+
+#if CORO_HAS_LOCAL_RAISE
+/* Events were switched on while this thread (or main) was away. CPython gives monitoring data to the code of all frames
+   that it can see then, and takes for granted that the code of a running frame has some. */
+void coro_interp_catch_up(PyThreadState *ts);
+
+static inline uint32_t
+coro_interp_monitoring(PyThreadState *ts)
+{
+    return (uint32_t)(ts->eval_breaker >> 8); /* _PY_EVAL_EVENTS_BITS */
+}
+#endif
 
 static inline PyObject **
 coro_interp_field(PyThreadState *ts, size_t offset)
@@ -227,6 +258,14 @@ coro_interp_save(PyThreadState *ts, coro_interp *s)
 #if PY_VERSION_HEX >= 0x030E0000
     s->executor = ts->current_executor;
 #endif
+#if CORO_HAS_LOCAL_RAISE
+    s->monitoring = coro_interp_monitoring(ts);
+#endif
+#if PY_VERSION_HEX < 0x030C0000
+    if (ts->c_profilefunc == coro_interp_known.profiler) {
+        ts->c_profilefunc = NULL;
+    }
+#endif
     if (coro_interp_has_rare(ts)) {
         coro_interp_save_rare(ts, s);
     }
@@ -281,10 +320,18 @@ coro_interp_load(PyThreadState *ts, coro_interp *s, int slot)
     ts->last_profiled_frame = NULL;
     ts->last_profiled_frame_seq++;
 #endif
+#if CORO_HAS_LOCAL_RAISE
+    if (s->monitoring != coro_interp_monitoring(ts)) {
+        coro_interp_catch_up(ts);
+    }
+#endif
     if (s->rare != NULL) {
         coro_interp_load_rare(ts, s);
     }
 #if PY_VERSION_HEX < 0x030C0000
+    if (ts->c_profilefunc == NULL) {
+        ts->c_profilefunc = coro_interp_known.profiler;
+    }
     ts->cframe->use_tracing = ts->tracing == 0 && (ts->c_tracefunc || ts->c_profilefunc) ? 255 : 0;
 #endif
 }
