@@ -2,7 +2,7 @@
 # cython: language_level=3
 from libc.stdint cimport uint64_t
 
-from coro._waiters cimport Primitive, wait_line
+from coro._waiters cimport Counted, Primitive, wait_line
 
 
 cdef class condition_variable(Primitive):
@@ -12,10 +12,12 @@ cdef class condition_variable(Primitive):
     cdef Py_ssize_t wake(self, Py_ssize_t most, object args) except -1
 
 
-cdef class inverted_semaphore(Primitive):
+cdef class inverted_semaphore(Counted):
     cdef wait_line line
     cdef readonly Py_ssize_t value
     cdef uint64_t contended
+    cdef int add(self, Py_ssize_t units) except -1
+    cdef int subtract(self, Py_ssize_t units) except -1
 
 
 cdef class event(Primitive):

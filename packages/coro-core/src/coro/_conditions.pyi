@@ -1,11 +1,10 @@
 """Types of the compiled module _conditions.pyx."""
 
-from types import TracebackType
-from typing import Any, Literal, Self, SupportsFloat
+from typing import Any, SupportsFloat
 
 from coro._scheduler import coro
 from coro._sync_types import BarrierStatistics, ConditionStatistics, EventStatistics, SemaphoreStatistics
-from coro._waiters import Primitive
+from coro._waiters import Counted, Primitive
 
 class condition_variable(Primitive):
     @property
@@ -21,7 +20,7 @@ class condition_variable(Primitive):
     def statistics(self) -> ConditionStatistics: ...
     def __len__(self) -> int: ...
 
-class inverted_semaphore(Primitive):
+class inverted_semaphore(Counted):
     def __init__(self, value: int = 0) -> None: ...
     @property
     def value(self) -> int: ...
@@ -34,10 +33,6 @@ class inverted_semaphore(Primitive):
     def block_till_zero(self) -> None: ...
     def statistics(self) -> SemaphoreStatistics: ...
     def __int__(self) -> int: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> Literal[False]: ...
 
 class event(Primitive):
     @property

@@ -17,8 +17,8 @@ Invariants:
 
 from libc.stdint cimport uint64_t
 
-from coro._scheduler cimport coro, running_thread
-from coro._waiters cimport (Primitive, announce, caller, grant_all, new_ticket, set_value, skip_doomed, stand_in_line,
+from coro._scheduler cimport running_thread, whoever
+from coro._waiters cimport (NOT_NOW, Counted, Primitive, grant_all, new_ticket, set_value, skip_doomed, stand_in_line,
                             take_any, take_first, threads_of, units_of, wait_line, waiter)
 
 import warnings
@@ -59,7 +59,7 @@ cdef class condition_variable(Primitive):
 
     def wake_one(self, args=()):
         """Wake the thread that has waited longest; its wait() returns ``args``. Returns True if there was one."""
-        caller()
+        whoever()
         return self.wake_n(1, args) == 1
 
     def wake_n(self, count, args=()):
@@ -67,7 +67,7 @@ cdef class condition_variable(Primitive):
         ValueError when ``count`` is not an int >= 0."""
         cdef Py_ssize_t wanted = units_of(count, "the number of threads to wake")
         cdef Py_ssize_t n
-        caller()
+        whoever()
         n = self.wake(wanted, args)
         self.woken += n
         if n == 0 and wanted:
@@ -77,7 +77,7 @@ cdef class condition_variable(Primitive):
     def wake_all(self, args=()):
         """Wake everybody who waits now; their wait() returns ``args``."""
         cdef waiter *w
-        caller()
+        whoever()
         if self.line.count == 0:
             self.unheard += 1
         while self.line.count:
@@ -89,10 +89,10 @@ cdef class condition_variable(Primitive):
     def raise_all(self, exc):
         """Interrupt everybody who waits now: their wait() raises ``exc`` (class or instance). TypeError when it is not
         an exception."""
-        caller()
+        whoever()
         if not isinstance(exc, BaseException) and not (isinstance(exc, type) and issubclass(exc, BaseException)):
             raise TypeError(f"expected an exception class or instance to raise, not {exc!r}")
-        for thread in threads_of(&self.line):
+        for thread in dict.fromkeys(threads_of(&self.line)):
             if not thread.dead and thread is not _scheduler.current():
                 thread.raise_exception(exc)
         skip_doomed(&self.line)
@@ -101,6 +101,9 @@ cdef class condition_variable(Primitive):
         if w.amount == FOR_ONE:
             self.wake(1, <object>w.value)
         return 0
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
 
     @property
     def waiting(self):
@@ -122,7 +125,7 @@ cdef class condition_variable(Primitive):
         return f"<{type(self).__name__} {self.line.count} waiting, at {<size_t><void *>self:#x}>"
 
 
-cdef class inverted_semaphore(Primitive):
+cdef class inverted_semaphore(Counted):
     """Counts what is under way; ``block_till_zero()`` waits until nothing is.
 
     ``value`` (int >= 0, also ``int(s)``) is the count. ``with s:`` counts the block."""
@@ -132,37 +135,55 @@ cdef class inverted_semaphore(Primitive):
 
     def acquire(self, n=1):
         """Add ``n`` to the count; never waits. TypeError or ValueError when ``n`` is not an int >= 0."""
-        cdef Py_ssize_t units = units_of(n, "the amount to add")
-        caller()
+        self.add(units_of(n, "the amount to add"))
+
+    cdef int add(self, Py_ssize_t units) except -1:
+        whoever()
         units_of(self.value + units, "the sum")
         self.value += units
+        return 0
 
     def release(self, n=1):
         """Take ``n`` from the count; never waits. When that makes it 0, everybody waiting is let go. TypeError when
         ``n`` is not an int, ValueError when it is negative or more than the count."""
-        cdef Py_ssize_t units = units_of(n, "the amount to subtract")
-        caller()
+        self.subtract(units_of(n, "the amount to subtract"))
+
+    cdef int subtract(self, Py_ssize_t units) except -1:
+        whoever()
         if units > self.value:
-            raise ValueError(f"cannot release {n} from {self!r}: more would be given back than was acquired")
+            raise ValueError(f"cannot release {units} from {self!r}: more would be given back than was acquired")
         self.value -= units
         self.advance()
+        return 0
+
+    cdef int enter(self) except -1:
+        return self.add(1)
+
+    cdef int leave(self) except -1:
+        return self.subtract(1)
 
     def block_till_zero(self):
         """Wait until the count is 0, or was 0 in between. Returns at once if it is 0 now."""
-        caller()
+        whoever()
         if self.value:
             me = running_thread()
-            self.contended += 1
+            self.must_wait()
             stand_in_line(self, &self.line, me, 0, new_ticket())
+
+    cdef int must_wait(self) except -1:
+        self.contended += 1
+        return 0
 
     cdef int advance(self) except -1:
         if self.value == 0:
             grant_all(&self.line)
-            announce(self)
         return 0
 
-    cdef bint is_ready(self, bint to_put):
-        return self.value == 0
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        return None if self.value == 0 else NOT_NOW
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
 
     @property
     def waiting(self):
@@ -180,14 +201,6 @@ cdef class inverted_semaphore(Primitive):
     def __int__(self):
         return self.value
 
-    def __enter__(self):
-        self.acquire()
-        return self
-
-    def __exit__(self, kind, exc, traceback):
-        self.release()
-        return False
-
     def __repr__(self):
         return f"<{type(self).__name__} at {self.value}, {self.line.count} waiting, at {<size_t><void *>self:#x}>"
 
@@ -204,29 +217,31 @@ cdef class event(Primitive):
 
     def set(self):
         """It has happened: whoever waits goes on, and nobody waits any more."""
-        caller()
+        whoever()
         self.on = True
         self.advance()
 
     def clear(self):
         """Let threads wait again."""
-        caller()
+        whoever()
         self.on = False
 
     def wait(self):
         """Wait until it has happened; returns at once if it has."""
-        caller()
+        whoever()
         if not self.on:
             stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
 
     cdef int advance(self) except -1:
         if self.on:
             grant_all(&self.line)
-            announce(self)
         return 0
 
-    cdef bint is_ready(self, bint to_put):
-        return self.on
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        return None if self.on else NOT_NOW
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
 
     @property
     def waiting(self):
@@ -253,7 +268,7 @@ cdef class latch(Primitive):
         """Count down by ``n``; at 0 everybody waiting is let go, and nobody waits any more. Further calls change
         nothing. TypeError or ValueError when ``n`` is not an int >= 0."""
         cdef Py_ssize_t units = units_of(n, "the amount to count down")
-        caller()
+        whoever()
         self.missing -= min(units, self.missing)
         self.advance()
 
@@ -264,18 +279,20 @@ cdef class latch(Primitive):
 
     def wait(self):
         """Wait until it is open; returns at once if it is."""
-        caller()
+        whoever()
         if self.missing:
             stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
 
     cdef int advance(self) except -1:
         if self.missing == 0:
             grant_all(&self.line)
-            announce(self)
         return 0
 
-    cdef bint is_ready(self, bint to_put):
-        return self.missing == 0
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        return None if self.missing == 0 else NOT_NOW
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
 
     @property
     def waiting(self):

@@ -52,9 +52,7 @@ cdef extern from *:
     #include <sys/epoll.h>
     #include <sys/eventfd.h>
     #include <sys/inotify.h>
-    #include <sys/stat.h>
     #include <sys/syscall.h>
-    #include <sys/wait.h>
     #include <unistd.h>
 
     #ifndef SYS_pidfd_open
@@ -88,25 +86,6 @@ cdef extern from *:
     }
 
     static int coro_pidfd_open(int pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
-
-    /* 1 and the wait status when the child has ended (it stays to be reaped), 0 while it runs, -errno */
-    static int coro_child_ended(int pid, int *status) {
-        siginfo_t info;
-        memset(&info, 0, sizeof info);
-        if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return -errno;
-        if (info.si_pid == 0) return 0;
-        *status = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8
-                : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
-        return 1;
-    }
-
-    static int coro_stat(int fd, uint64_t *size, uint64_t *links) {
-        struct stat st;
-        if (fstat(fd, &st) < 0) return errno;
-        *size = (uint64_t)st.st_size;
-        *links = (uint64_t)st.st_nlink;
-        return 0;
-    }
 
     /* Watch the file that is open as fd, whatever its name is by now. */
     static int coro_inotify_add(int in, int fd, uint32_t mask) {
@@ -150,14 +129,16 @@ cdef extern from *:
     int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *) nogil
     int coro_epoll_set(int, int, int, uint32_t, uint64_t) nogil
     int coro_pidfd_open(int) nogil
-    int coro_child_ended(int, int *) nogil
-    int coro_stat(int, uint64_t *, uint64_t *) nogil
     int coro_inotify_add(int, int, uint32_t) nogil
     int coro_wake_now(int) noexcept nogil
     void __atomic_store_n(int *, int, int) noexcept nogil
     int __atomic_load_n(int *, int) noexcept nogil
     int __atomic_exchange_n(int *, int, int) noexcept nogil
     int __ATOMIC_SEQ_CST
+
+cdef extern from "_children.h" nogil:
+    int coro_child_ended(int, int *)
+    int coro_stat(int, uint64_t *, uint64_t *)
 
 cdef extern from "unistd.h" nogil:
     int close(int)
@@ -565,7 +546,7 @@ cdef class EpollPoller(EventPoller):
         cdef inotify_event *ev
         cdef ssize_t n, at
         cdef int n_wakes = 0
-        cdef uint32_t bits
+        cdef uint32_t bits, mask
         cdef kevent_target t
         cdef dict seen = {}
         while True:
@@ -581,8 +562,11 @@ cdef class EpollPoller(EventPoller):
                         for t in watchers:
                             seen[t] = t.fflags
                     continue
+                mask = ev.mask
+                if ev.len:                        # a file in a watched folder: only its coming and going concern that
+                    mask &= ~<uint32_t>(IN_MODIFY | IN_ATTRIB)
                 for t in self.watches.get(ev.wd, ()):
-                    bits = self.notes_of(t, ev.mask) & t.fflags
+                    bits = self.notes_of(t, mask) & t.fflags
                     if bits:
                         seen[t] = seen.get(t, 0) | bits
         for target, notes in seen.items():
@@ -624,6 +608,23 @@ cdef class EpollPoller(EventPoller):
         if self.epoll_fd >= 0:
             coro_epoll_set(self.epoll_fd, EPOLL_CTL_DEL, fd, 0, 0)
         return 0
+
+    def begin_watch(self):
+        """Somebody else is about to wait for this poller's news: the epoll instance, a descriptor that can be read while
+        there are events to be fetched or after interrupt(); or -2 when there is news already. end_watch() follows."""
+        if self.epoll_fd < 0:
+            self.open_kernel()
+        if self.position < self.filled:
+            return -2
+        __atomic_store_n(&self.sleeping, 1, __ATOMIC_SEQ_CST)
+        if __atomic_exchange_n(&self.interrupted, 0, __ATOMIC_SEQ_CST):
+            self.sleeping = 0
+            return -2
+        return self.epoll_fd
+
+    def end_watch(self):
+        """The wait is over."""
+        __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
 
     def _round_to_milliseconds(self, yes):
         """For tests: behave as on a kernel without epoll_pwait2.  yes: whether to."""

@@ -7,7 +7,8 @@ of `_poller.pyx`.  Everything else (processes, signals, timers, changes of files
 `kevent_target` in a dictionary: these are rare, so they are ordinary objects.
 
 Signals come through signal.set_wakeup_fd() and a pipe, so no signal is ever blocked and children inherit
-nothing. Timers are those of the scheduler.  Processes and files are the kernel's business: see `_epoll.pyx`.
+nothing. Timers are those of the scheduler.  Processes and files are the kernel's business: see `_epoll.pyx` and
+`_kqueue.pyx`.
 
 A handler runs at most once at a time.  A level-triggered descriptor whose handler has not read yet would
 otherwise start a thread at every poll; so the descriptor is watched again when the handler has returned.
@@ -47,6 +48,8 @@ __all__ = ["EFILT", "EV", "EVFILT", "NOTE", "event_map", "remove_handler", "set_
 cdef extern from *:
     """
     #include <fcntl.h>
+    #include <pthread.h>
+    #include <signal.h>
     #include <unistd.h>
     static int coro_open_pipe(int *p) {
         if (pipe(p) < 0) return -1;
@@ -56,12 +59,54 @@ cdef extern from *:
         }
         return 0;
     }
+
+    /* The signal pipe across a fork. What Python's signal handler wrote in the child before the interpreter's own hooks
+       run would reach the parent, which shares the pipe; so the child gets another under the same numbers inside fork(2),
+       and no signal is taken from before the fork until then. Where the interpreter's hooks are to follow, the child waits
+       for them: they put back the handlers from before the loop, and drop what came in the meantime. */
+    static int coro_signal_pipe[2] = {-1, -1};
+    static __thread sigset_t coro_mask_before;
+    static __thread int coro_masked, coro_hooks_follow;
+
+    static void coro_before_fork(void) {
+        sigset_t all;
+        if (coro_signal_pipe[0] < 0) return;
+        sigfillset(&all);
+        coro_masked = pthread_sigmask(SIG_SETMASK, &all, &coro_mask_before) == 0;
+    }
+
+    static void coro_after_fork(void) {
+        if (!coro_masked) return;
+        coro_masked = 0;
+        pthread_sigmask(SIG_SETMASK, &coro_mask_before, NULL);
+    }
+
+    static void coro_after_fork_in_child(void) {
+        int p[2];
+        if (coro_signal_pipe[0] >= 0 && coro_open_pipe(p) == 0) {
+            for (int i = 0; i < 2; i++) {
+                dup2(p[i], coro_signal_pipe[i]);
+                fcntl(coro_signal_pipe[i], F_SETFD, FD_CLOEXEC);
+                close(p[i]);
+            }
+        }
+        if (!coro_hooks_follow) coro_after_fork();
+    }
+
+    static void coro_hook_forks(void) {
+        pthread_atfork(coro_before_fork, coro_after_fork, coro_after_fork_in_child);
+    }
     """
     int coro_open_pipe(int *p) nogil
+    int coro_signal_pipe[2]
+    int coro_hooks_follow
+    void coro_after_fork() nogil
+    void coro_hook_forks() nogil
 
 cdef extern from "unistd.h" nogil:
     int close(int)
     ssize_t read(int, void *, size_t)
+    ssize_t write(int, const void *, size_t)
 
 cdef enum:
     EV_KNOWN = 0x37          # ADD, DELETE, ENABLE, ONESHOT, CLEAR
@@ -70,6 +115,21 @@ cdef enum:
     NOTE_USECONDS = 4
     NOTE_NSECONDS = 8
     MAX_SIGNAL = 128
+
+
+coro_hook_forks()
+
+
+def _before_fork():
+    global coro_hooks_follow
+    coro_hooks_follow = 1
+
+
+def _after_fork():
+    """In parent and child."""
+    global coro_hooks_follow
+    coro_hooks_follow = 0
+    coro_after_fork()
 
 
 cdef class _Alarm(TimerTarget):
@@ -162,6 +222,8 @@ cdef class EventPoller(FdPoller):
         cdef int fd = PyObject_AsFileDescriptor(ident), r
         cdef fd_state *s = self.state_of(fd)
         cdef uint32_t ready = ready_bit(filter)
+        cdef unsigned int fflags = 0
+        cdef int64_t data
         while True:
             r = self.wait_on(me, s, fd, ready, True)
             if r == 2:
@@ -169,7 +231,8 @@ cdef class EventPoller(FdPoller):
                     raise oserrors.make(_errno.EPERM)
                 return new_event(fd, filter, 0, 0, 0)
             if r == 0 and not self.event_flags(filter, s.revents) & FOREIGN:
-                return new_event(fd, filter, self.event_flags(filter, s.revents), 0, 0)
+                data = self.details(fd, ready, &fflags)
+                return new_event(fd, filter, self.event_flags(filter, s.revents), fflags, data)
 
     # -- handlers
 
@@ -390,6 +453,11 @@ cdef class EventPoller(FdPoller):
             return 0
         self.signal_read = p[0]
         self.signal_write = p[1]
+        coro_signal_pipe[0] = p[0]
+        coro_signal_pipe[1] = p[1]
+        # A signal that came before, and whose Python-level handler has not run yet, left no mark in the pipe: the first
+        # poll has to look.
+        write(p[1], b"\0", 1)
         self.watch_signals(p[0])
         return 0
 
@@ -398,6 +466,7 @@ cdef class EventPoller(FdPoller):
         if r < 0:
             return 0
         self.signal_read = self.signal_write = -1
+        coro_signal_pipe[0] = coro_signal_pipe[1] = -1
         try:
             now = _signal.set_wakeup_fd(-1 if self.wakeup_before is None else self.wakeup_before)
             if now != w:
@@ -441,7 +510,7 @@ cdef class EventPoller(FdPoller):
         self.lost_signals.clear()
         return 0
 
-    # -- the kernel's part, see _epoll.pyx
+    # -- the kernel's part, see _epoll.pyx and _kqueue.pyx
 
     cdef int begin_other(self, kevent_target t) except -1:
         raise NotImplementedError
@@ -644,7 +713,9 @@ def _own(int fd):
 
 
 def _disown(int fd, closer=None):
-    fd_poller().disown(fd, closer)
+    cdef FdPoller p = fd_poller()
+    p.disown(fd, closer)
+    p.released(fd, p.state_of(fd))
 
 
 def _wait_owned(int fd, int filter, bint fresh=False):

@@ -25,8 +25,8 @@ Invariants:
 
 from libc.stdint cimport uint64_t
 
-from coro._scheduler cimport coro, running_thread
-from coro._waiters cimport (Primitive, announce, caller, died_by_fork, drop_doomed, is_dead, new_ticket, stand_in_line,
+from coro._scheduler cimport coro, running_thread, whoever
+from coro._waiters cimport (NOT_NOW, Counted, Primitive, died_by_fork, drop_doomed, is_dead, new_ticket, stand_in_line,
                             take_first, threads_of, units_of, wait_line, waiter)
 
 import warnings
@@ -49,7 +49,7 @@ cdef int warn_of_the_dead(object lock, object thread, bint taken) except -1:
 cdef object thread_or_caller(object thread):
     """The argument of has_lock() and the like. TypeError when it is neither None nor a thread."""
     if thread is None:
-        return caller()
+        return whoever()
     if not isinstance(thread, (coro, type(_scheduler.MAIN))):
         raise TypeError(f"expected a thread (see coro.spawn) or None, not {type(thread).__name__}: {thread!r}")
     return thread
@@ -67,36 +67,44 @@ cdef class mutex(Primitive):
         return self.acquire()
 
     cdef bint acquire(self) except -1:
-        cdef object me = caller()
+        if self.take_now():
+            return False
+        thread = running_thread()
+        self.must_wait()
+        stand_in_line(self, &self.line, thread, 0, new_ticket())
+        return True
+
+    cdef bint take_now(self) except -1:
+        """Take it, or lock it once more, if that needs no waiting."""
+        cdef object me = whoever()
         if self.owner is None:
             self.owner = me
             self.depth = 1
-            return False
+            return True
         if self.owner is me:
             self.depth += 1
-            return False
-        thread = running_thread()
+            return True
+        return False
+
+    cdef int must_wait(self) except -1:
+        self.contended += 1
         if is_dead(self.owner):
             taken = died_by_fork(self.owner)
             warn_of_the_dead(self, self.owner, taken)
             if taken and is_dead(self.owner):
                 self.hand_over()
-        self.contended += 1
-        stand_in_line(self, &self.line, thread, 0, new_ticket())
-        return True
+        return 0
+
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        return None if self.take_now() else NOT_NOW
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
 
     def trylock(self):
         """Take the mutex if that needs no waiting. Returns True on FAILURE (somebody else holds it), False when the
         caller has it now."""
-        cdef object me = caller()
-        if self.owner is None:
-            self.owner = me
-            self.depth = 1
-            return False
-        if self.owner is me:
-            self.depth += 1
-            return False
-        return True
+        return not self.take_now()
 
     def try_lock(self):
         """The same as trylock(): True on FAILURE."""
@@ -109,9 +117,9 @@ cdef class mutex(Primitive):
 
     cdef bint release(self) except -1:
         if self.owner is None:
-            caller()
+            whoever()
             raise LockError(f"{self!r} cannot be unlocked: it is not locked")
-        me = caller()
+        me = whoever()
         if self.owner is not me:
             raise LockError(f"{self!r} cannot be unlocked by {me!r}: only its owner may do that")
         if self.depth > 1:
@@ -211,7 +219,7 @@ cdef class rw_lock(Primitive):
     def read_lock(self):
         """Wait until nobody writes or waits to write, and hold the lock for reading. Returns True when the thread had
         to wait, else False. YieldFromMain when main would have to wait."""
-        if self.may_read_now(caller()):
+        if self.may_read_now(whoever()):
             return False
         me = running_thread()
         self.look_for_the_dead()
@@ -221,12 +229,12 @@ cdef class rw_lock(Primitive):
 
     def try_read_lock(self):
         """Hold the lock for reading if that needs no waiting. Returns True on FAILURE, False on success."""
-        return not self.may_read_now(caller())
+        return not self.may_read_now(whoever())
 
     def write_lock(self):
         """Wait until nobody else holds the lock and hold it for writing. Returns True when the thread had to wait, else
         False. LockError for a thread that holds it for reading only; YieldFromMain when main would have to wait."""
-        cdef object me = caller()
+        cdef object me = whoever()
         if self.owner is me:
             self.depth += 1
             return False
@@ -245,7 +253,7 @@ cdef class rw_lock(Primitive):
 
     def try_write_lock(self):
         """Hold the lock for writing if that needs no waiting. Returns True on FAILURE, False on success."""
-        cdef object me = caller()
+        cdef object me = whoever()
         if self.owner is me:
             self.depth += 1
             return False
@@ -258,7 +266,7 @@ cdef class rw_lock(Primitive):
     def read_unlock(self):
         """Undo one read_lock(). The last reader lets the first waiting writer in. LockError when the caller does not
         hold it for reading."""
-        cdef object me = caller()
+        cdef object me = whoever()
         held = self.readers.get(me)
         if held is None:
             raise LockError(f"{self!r} cannot be read-unlocked by {me!r}, which does not hold it for reading")
@@ -271,7 +279,7 @@ cdef class rw_lock(Primitive):
     def write_unlock(self):
         """Undo one write_lock(). The last one lets the first waiting writer in, or, if there is none, all waiting
         readers. LockError when the caller does not hold it for writing."""
-        cdef object me = caller()
+        cdef object me = whoever()
         if self.owner is None:
             raise LockError(f"{self!r} cannot be write-unlocked: nobody holds it for writing")
         if self.owner is not me:
@@ -389,7 +397,7 @@ cdef class hold:
         return False
 
 
-cdef class semaphore(Primitive):
+cdef class semaphore(Counted):
     """A number of units that threads take and give back, first come first served.
 
     ``value`` is how many there are at first (int >= 0). Whoever asks for many units is not overtaken by those who ask
@@ -402,39 +410,60 @@ cdef class semaphore(Primitive):
     def acquire(self, n=1):
         """Take ``n`` units, waiting until it is this thread's turn and there are as many. TypeError or ValueError when
         ``n`` is not an int >= 0; YieldFromMain when main would have to wait."""
-        cdef Py_ssize_t units = units_of(n, "the number of units")
-        caller()
-        if units == 0:
-            return
-        if self.avail >= units and self.line.count == 0:
-            self.avail -= units
-            return
-        me = running_thread()
-        self.contended += 1
-        stand_in_line(self, &self.line, me, units, new_ticket())
+        self.take_units(units_of(n, "the number of units"))
 
-    def try_acquire(self, n=1):
-        """Take ``n`` units if that needs no waiting. Returns True on FAILURE (too few, or others wait already), False
-        on success. TypeError or ValueError when ``n`` is not an int >= 0."""
-        cdef Py_ssize_t units = units_of(n, "the number of units")
-        caller()
+    cdef int take_units(self, Py_ssize_t units) except -1:
+        if self.take_now(units):
+            return 0
+        me = running_thread()
+        self.must_wait()
+        stand_in_line(self, &self.line, me, units, new_ticket())
+        return 0
+
+    cdef bint take_now(self, Py_ssize_t units) except -1:
+        """Take them if that needs no waiting."""
+        whoever()
         if units == 0:
-            return False
+            return True
         if self.line.count:
             self.advance()
         if self.avail >= units and self.line.count == 0:
             self.avail -= units
-            return False
-        return True
+            return True
+        return False
+
+    cdef int must_wait(self) except -1:
+        self.contended += 1
+        return 0
+
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        return None if self.take_now(amount) else NOT_NOW
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
+
+    def try_acquire(self, n=1):
+        """Take ``n`` units if that needs no waiting. Returns True on FAILURE (too few, or others wait already), False
+        on success. TypeError or ValueError when ``n`` is not an int >= 0."""
+        return not self.take_now(units_of(n, "the number of units"))
 
     def release(self, n=1):
         """Give ``n`` units back (or add new ones) and wake whom they suffice for. TypeError or ValueError when ``n`` is
         not an int >= 0."""
-        cdef Py_ssize_t units = units_of(n, "the number of units")
-        caller()
+        self.give_units(units_of(n, "the number of units"))
+
+    cdef int give_units(self, Py_ssize_t units) except -1:
+        whoever()
         units_of(self.avail + units, "the sum of units")
         self.avail += units
         self.advance()
+        return 0
+
+    cdef int enter(self) except -1:
+        return self.take_units(1)
+
+    cdef int leave(self) except -1:
+        return self.give_units(1)
 
     cdef int advance(self) except -1:
         cdef waiter *w
@@ -446,16 +475,11 @@ cdef class semaphore(Primitive):
             w = take_first(&self.line)
             if w != NULL:
                 self.avail -= w.amount
-        if self.avail:
-            announce(self)
         return 0
 
     cdef int give_back(self, waiter *w) except -1:
         self.avail += w.amount
         return 0
-
-    cdef bint is_ready(self, bint to_put):
-        return self.avail > 0 and self.line.count == 0
 
     @property
     def waiting(self):
@@ -477,14 +501,6 @@ cdef class semaphore(Primitive):
 
     def __int__(self):
         return self.avail
-
-    def __enter__(self):
-        self.acquire()
-        return self
-
-    def __exit__(self, kind, exc, traceback):
-        self.release()
-        return False
 
     def __repr__(self):
         return (f"<{type(self).__name__} {self.avail} available, {self.line.count} waiting, "

@@ -125,8 +125,12 @@ cdef class FdPoller(Poller):
     # -- what a kernel's file adds
     cdef unsigned int event_flags(self, int filter, uint32_t revents)
     cdef int arm(self, int fd, fd_state *s, PyObject *mine, bint fresh) except -1   # 0; 1: cannot be polled
+    cdef int arm_writing(self, int fd, fd_state *s) except -1 # owned and registered: before each wait to write
     cdef int retract(self, int fd, fd_state *s) except -1     # not owned: watch for those who remain
     cdef int forget(self, int fd, fd_state *s) except -1      # end the registration
+    cdef int released(self, int fd, fd_state *s) except -1    # after disown(): the number stays open
+    # What the last event of a direction said beyond its flags: the amount, 0 where it is unknown; fflags
+    cdef int64_t details(self, int fd, uint32_t ready, unsigned int *fflags) except? -1
 
 
 cdef FdPoller fd_poller()

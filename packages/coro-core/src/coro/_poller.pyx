@@ -25,7 +25,7 @@ Rules that keep a wake-up from being lost:
    stale.
 
 Above this stands the event interface (`_events.pyx`: wait_for, handlers, signals, timers), and above that the
-kernel's side (`_epoll.pyx`), each a subclass.  Slots hold threads, or the kevent_target objects of handlers.
+kernel's side (`_epoll.pyx`, `_kqueue.pyx`), each a subclass.  Slots hold threads, or the kevent_target objects of handlers.
 """
 
 import errno as _errno
@@ -345,6 +345,8 @@ cdef class FdPoller(Poller):
         if s.flags & FD_UNPOLLABLE:
             give_way(me)
             return 2
+        if ready == FD_WRITE_READY and not fresh and (s.flags & (FD_OWNED | FD_REGISTERED)) == (FD_OWNED | FD_REGISTERED):
+            self.arm_writing(fd, s)
         Py_INCREF(me)
         slot[0] = <PyObject *>me
         if fresh or (s.flags & (FD_OWNED | FD_REGISTERED)) != (FD_OWNED | FD_REGISTERED):
@@ -418,7 +420,8 @@ cdef class FdPoller(Poller):
         cdef PyObject **slot
         cdef PyObject *p
         cdef int n = 0
-        cdef unsigned int flags
+        cdef unsigned int flags, fflags
+        cdef int64_t data
         cdef kevent_target t
         for bit in (FD_READ_READY, FD_WRITE_READY, FD_EXCEPT_READY):
             if not ready & bit:
@@ -431,7 +434,9 @@ cdef class FdPoller(Poller):
                 flags = self.event_flags(filter_of(bit), s.revents)
                 if not flags & FOREIGN:
                     t = <kevent_target>p       # a reference of our own: fired() may give up the slot's
-                    n += self.fired(t, flags, 0, 0)
+                    fflags = 0
+                    data = self.details(fd, bit, &fflags)
+                    n += self.fired(t, flags, fflags, data)
             else:
                 slot[0] = NULL
                 n += wake(<coro>p, None)
@@ -472,7 +477,7 @@ cdef class FdPoller(Poller):
     cdef int fired(self, kevent_target t, unsigned int flags, unsigned int fflags, int64_t data) except -1:
         raise NotImplementedError
 
-    # -- the kernel's part, see _epoll.pyx
+    # -- the kernel's part, see _epoll.pyx and _kqueue.pyx
 
     cdef unsigned int event_flags(self, int filter, uint32_t revents):
         return 0
@@ -480,11 +485,20 @@ cdef class FdPoller(Poller):
     cdef int arm(self, int fd, fd_state *s, PyObject *mine, bint fresh) except -1:
         raise NotImplementedError
 
+    cdef int arm_writing(self, int fd, fd_state *s) except -1:
+        return 0
+
     cdef int retract(self, int fd, fd_state *s) except -1:
         raise NotImplementedError
 
     cdef int forget(self, int fd, fd_state *s) except -1:
         raise NotImplementedError
+
+    cdef int released(self, int fd, fd_state *s) except -1:
+        return 0
+
+    cdef int64_t details(self, int fd, uint32_t ready, unsigned int *fflags) except? -1:
+        return 0
 
     def statistics(self):
         """Counters since the poller was made, as a dictionary.

@@ -2,7 +2,7 @@
 # cython: language_level=3
 from libc.stdint cimport uint64_t
 
-from coro._waiters cimport Primitive, wait_line
+from coro._waiters cimport Primitive, wait_line, waiter
 
 
 cdef class Buffer(Primitive):
@@ -19,6 +19,10 @@ cdef class Buffer(Primitive):
     cdef int append(self, object item, bint in_front) except -1
     cdef object take(self)
     cdef Py_ssize_t room(self) except? -1
+    cdef bint has_partner(self, waiter *giver) noexcept
+    cdef bint takes_now(self) except -1
+    cdef bint use_slot(self) except -1
+    cdef int put_in(self, object item, bint in_front) except -1
     cdef int insert(self, object item, bint in_front) except -1
     cdef bint await_item(self) except -1
 

@@ -23,9 +23,9 @@ Invariants:
 cimport cython
 from libc.stdint cimport uint64_t
 
-from coro._scheduler cimport coro, running_thread
-from coro._waiters cimport (Primitive, announce, caller, drop_doomed, new_ticket, set_value, stand_in_line, take_any,
-                            take_first, threads_of, units_of, wait_line, waiter)
+from coro._scheduler cimport running_thread, whoever
+from coro._waiters cimport (GET, NOT_NOW, Primitive, drop_doomed, new_ticket, stand_in_line, take, take_any, take_first,
+                            threads_of, units_of, wait_line, waiter)
 
 from coro._sync_types import BufferStatistics, ChannelClosed
 
@@ -80,7 +80,7 @@ cdef class Buffer(Primitive):
         if self.count == 0 and len(ring) > LARGEST_IDLE_RING:
             self.ring = [None] * SMALLEST_RING
             self.head = 0
-        if self.givers.count or self.closed or self.watchers is not None:
+        if self.givers.count or self.closed:
             self.advance()
         return item
 
@@ -105,11 +105,28 @@ cdef class Buffer(Primitive):
                         w.amount = LAST_CALL
         elif self.capacity >= 0:
             while self.givers.count and self.room() > 0:
-                w = take_first(&self.givers)
+                w = self.givers.first
+                if self.capacity == 0:
+                    while w != NULL and not self.has_partner(w):
+                        w = w.next
+                    if w == NULL:
+                        break
+                w = take(&self.givers, w)
                 if w != NULL:
                     self.slots += 1
-        announce(self)
         return 0
+
+    cdef bint has_partner(self, waiter *giver) noexcept:
+        """Capacity 0: does another thread than the giver's own wait for the value? (A select may do both.)"""
+        cdef Py_ssize_t others = self.promised - self.count - self.slots
+        cdef waiter *w = self.takers.first
+        while w != NULL:
+            if w.thread != giver.thread:
+                others += 1
+                if others > 0:
+                    return True
+            w = w.next
+        return False
 
     cdef int give_back(self, waiter *w) except -1:
         if w.amount == TAKER:
@@ -118,35 +135,69 @@ cdef class Buffer(Primitive):
             self.slots -= 1
         return 0
 
-    cdef bint is_ready(self, bint to_put):
-        if to_put:
-            return self.closed or self.capacity < 0 or (self.room() > 0 and self.givers.count == 0)
-        return self.count > self.promised or (self.closed and self.count == 0)
+    cdef bint takes_now(self) except -1:
+        """May a value be put in without waiting (or will that fail at once)? With capacity 0 there may be room while
+        somebody waits for it: a select that cannot be its own partner."""
+        return self.closed or self.capacity < 0 or (self.room() > 0 and (self.givers.count == 0 or self.capacity == 0))
+
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        if operation == GET:
+            if self.count > self.promised:
+                return self.take()
+            if self.closed and self.count == 0:
+                raise nothing_left(self)
+            return NOT_NOW
+        if not self.takes_now():
+            return NOT_NOW
+        self.insert(value, False)
+        return None
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.takers if operation == GET else &self.givers
+
+    cdef object conclude(self, int operation, object value, waiter *w):
+        if operation == GET:
+            if w.amount == LAST_CALL:
+                raise nothing_left(self)
+            self.promised -= 1
+            return self.take()
+        if not self.use_slot():
+            return NOT_NOW
+        self.put_in(value, False)
+        return None
+
+    cdef bint use_slot(self) except -1:
+        """A slot was booked and its thread runs: is there still room? A taker that made it may have gone."""
+        self.slots -= 1
+        if self.closed:
+            raise ChannelClosed("the channel was closed while a thread waited to put a value into it", self)
+        return self.room() > 0
+
+    cdef int put_in(self, object item, bint in_front) except -1:
+        self.append(item, in_front)
+        if self.takers.count:
+            self.advance()
+        return 0
 
     cdef int insert(self, object item, bint in_front) except -1:
         """Put the value in when there is room and it is this thread's turn."""
         cdef uint64_t ticket
-        caller()
+        whoever()
         if self.closed:
             raise ChannelClosed("nothing can be put into a closed channel", self)
-        if self.capacity >= 0 and (self.givers.count or self.room() <= 0):
+        if not self.takes_now():
             me = running_thread()
             ticket = new_ticket()
             while True:
                 stand_in_line(self, &self.givers, me, GIVER, ticket)
-                self.slots -= 1
-                if self.closed:
-                    raise ChannelClosed("the channel was closed while a thread waited to put a value into it", self)
-                if self.room() > 0:
+                if self.use_slot():
                     break
-        self.append(item, in_front)
-        if self.takers.count or self.watchers is not None:
-            self.advance()
+        self.put_in(item, in_front)
         return 0
 
     cdef bint await_item(self) except -1:
         """Wait until a value may be taken (the caller must do so at once); False at the end of a closed channel."""
-        caller()
+        whoever()
         if self.count > self.promised:
             return True
         if self.closed and self.count == 0:
@@ -180,6 +231,10 @@ cdef class Buffer(Primitive):
         return self.waiting
 
 
+cdef object nothing_left(Buffer what):
+    return ChannelClosed("the channel is closed and has no value left", what)
+
+
 cdef class fifo(Buffer):
     """A queue: push() at one end, pop() at the other, which waits while there is nothing.
 
@@ -209,8 +264,8 @@ cdef class fifo(Buffer):
 
     def try_push(self, item):
         """Append a value if there is room. Returns True on FAILURE (full), False on success."""
-        caller()
-        if not self.is_ready(True):
+        whoever()
+        if not self.takes_now():
             return True
         self.insert(item, False)
         return False
@@ -222,7 +277,7 @@ cdef class fifo(Buffer):
 
     def pop_nowait(self):
         """Take the first value. IndexError when there is none (or only such as were promised to waiting threads)."""
-        caller()
+        whoever()
         if self.count <= self.promised:
             raise IndexError("the fifo has no value to be had; pop() waits for one")
         return self.take()
@@ -278,8 +333,8 @@ cdef class channel(Buffer):
     def try_put(self, item):
         """Put a value in if there is room (with capacity 0: if somebody waits for one). Returns True on FAILURE, False
         on success. ChannelClosed when the channel is closed."""
-        caller()
-        if not self.is_ready(True):
+        whoever()
+        if not self.takes_now():
             return True
         self.insert(item, False)
         return False
@@ -288,7 +343,7 @@ cdef class channel(Buffer):
         """Take the first value, waiting for one. ChannelClosed when the channel is closed and empty; YieldFromMain when
         main would have to wait."""
         if not self.await_item():
-            raise ChannelClosed("the channel is closed and has no value left", self)
+            raise nothing_left(self)
         return self.take()
 
     def receive(self):
@@ -297,18 +352,18 @@ cdef class channel(Buffer):
 
     def get_nowait(self):
         """Take the first value. IndexError when there is none now, ChannelClosed when there will be none any more."""
-        caller()
+        whoever()
         if self.count > self.promised:
             return self.take()
         if self.closed and self.count == 0:
-            raise ChannelClosed("the channel is closed and has no value left", self)
+            raise nothing_left(self)
         raise IndexError("the channel has no value to be had now; get() waits for one")
 
     def close(self):
         """Let nothing more in. Threads that wait to put raise ChannelClosed; those that wait for a value do when the
         last one has been taken. Closing again does nothing."""
         cdef waiter *w
-        caller()
+        whoever()
         if self.closed:
             return
         self.closed = True

@@ -28,6 +28,8 @@ cdef class _descriptor:            # the fields, and the life of the descriptor
     cdef Py_ssize_t back_at
     cdef object keep                    # the file object that owns the descriptor (file_sock)
     cdef double full_said               # when "no descriptors left" was last reported
+    cdef void *next_live                # the list of all, from start() to __dealloc__
+    cdef void *prev_live
     cdef object __weakref__
 
     cdef int c_close(self) except -1

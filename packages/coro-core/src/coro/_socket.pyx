@@ -37,7 +37,9 @@ from libc.string cimport memcpy, memset
 
 from coro._poller cimport FD_NO_SHORTCUT, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_poller, fd_state
 from coro._posix cimport *
-from coro._scheduler cimport WAIT_OBJECT, coro, deliver, running_thread, selfish, slice, suspend, wake, wake_error
+from coro._scheduler cimport (
+    THREAD_LOST, WAIT_OBJECT, coro, deliver, running_thread, selfish, slice, suspend, wake, wake_error,
+)
 
 import operator
 import os
@@ -85,6 +87,7 @@ cdef enum:
 cdef char scratch[SCRATCH]
 cdef iovec vectors[IOVECS]
 cdef long live = 0
+cdef void *first_live = NULL    # _descriptor; the list that a forked child goes through
 
 cdef object _index = operator.index
 cdef object _fsencode = os.fsencode
@@ -242,7 +245,7 @@ cdef class _descriptor:
 
     cdef int start(self, int fd, int domain, int stype, unsigned int bits) except -1:
         """Take the descriptor over.  On failure the object stays without one."""
-        global live
+        global live, first_live
         cdef FdPoller p
         if _is_foreign():
             raise WrongThreadError("socks are made in the OS thread of the running loop; "
@@ -259,13 +262,23 @@ cdef class _descriptor:
         self.stype = stype
         self.bits = bits | B_LIVE
         live += 1
+        self.next_live = first_live
+        if first_live != NULL:
+            (<_descriptor>first_live).prev_live = <void *>self
+        first_live = <void *>self
         return 0
 
     def __dealloc__(self):
-        global live
+        global live, first_live
         cdef int fd = self.fd
         if self.bits & B_LIVE:
             live -= 1
+            if self.next_live != NULL:
+                (<_descriptor>self.next_live).prev_live = self.prev_live
+            if self.prev_live != NULL:
+                (<_descriptor>self.prev_live).next_live = self.next_live
+            else:
+                first_live = self.next_live
         if fd < 0:
             return
         self.fd = -1
@@ -385,6 +398,7 @@ cdef class _descriptor:
             raise WrongThreadError("socks are detached in the OS thread of the running loop: use coro.post")
         fd = self.fd
         self.forget(_running())
+        fd_poller().released(fd, self.st)
         return fd
 
     def dup(self):
@@ -492,6 +506,29 @@ cdef sock _adopt(int fd, int domain, int stype, unsigned int bits):
         c_close(fd)
         raise
     return s
+
+
+cdef bint is_lost(coro thread) noexcept:
+    return thread is not None and (thread.flags & THREAD_LOST) != 0
+
+
+def _after_fork_in_child():
+    """In a forked child, where other threads were lost: close every descriptor that one of them was using."""
+    cdef _descriptor d
+    cdef void *p = first_live
+    cdef list theirs = []
+    cdef int fd
+    while p != NULL:
+        d = <_descriptor>p
+        if is_lost(d.reader) or is_lost(d.sender):
+            theirs.append(d)
+        p = d.next_live
+    for d in theirs:
+        fd = d.fd
+        d.reader = d.sender = d.first = d.last = None
+        if fd >= 0 and not d.bits & B_FILE:
+            d.forget(None)
+            c_close(fd)
 
 
 def _close_late(int fd, bint ours, keep):

@@ -443,6 +443,34 @@ cdef class _receiver(_descriptor):
                 return result
             self.read_blocked(me, flags)
 
+    def recvmsg_into(self, buffers, Py_ssize_t ancbufsize=0, int flags=0):
+        """recvmsg() into writable buffers, which are filled one after the other.
+
+        Returns ``(number of bytes, [(level, type, bytes)], message flags, address)``.  ``buffers`` is any
+        iterable of writable, contiguous buffers.  Raises ``BufferError`` for one that is read-only, and as
+        recvmsg() does.
+        """
+        cdef list views = [], spans = []
+        cdef Py_ssize_t total = 0, at = 0, n
+        try:
+            for buffer in buffers:
+                view = memoryview(buffer)
+                views.append(view)
+                if view.readonly:
+                    raise BufferError(f"expected writable buffers, not {type(buffer).__name__}")
+                if view.nbytes:             # (nothing to cast in an empty one, whatever its shape)
+                    total += view.nbytes
+                    spans.append(view.cast("B"))
+            data, ancillary, msg_flags, address = self.recvmsg(total, ancbufsize, flags)
+            for span in spans:
+                n = min(<Py_ssize_t>len(span), PyBytes_GET_SIZE(data) - at)
+                span[:n] = data[at:at + n]
+                at += n
+            return PyBytes_GET_SIZE(data), ancillary, msg_flags, address
+        finally:
+            for view in spans + views:
+                view.release()
+
     def recv_fds(self, Py_ssize_t bufsize, int maxfds, int flags=0):
         """Receive data and at most ``maxfds`` descriptors passed by send_fds().
 
@@ -459,12 +487,13 @@ cdef class _receiver(_descriptor):
     def wait_for_read(self):
         """Wait until the descriptor is readable or its peer has gone.
 
-        Returns the number of bytes that are there where that costs nothing, otherwise 0, which means "ready,
-        amount unknown".  The kernel is asked anew each time.  Raises ``SimultaneousError`` while another
+        Returns the number of bytes (of a listening socket: of connections) that are there where that costs nothing,
+        which is with kqueue; otherwise 0, which means "ready, amount unknown".  The kernel is asked anew each time.  Raises ``SimultaneousError`` while another
         thread receives.
         """
         cdef coro me = running_thread()
         cdef FdPoller p
+        cdef unsigned int fflags
         self.check()
         if self.reader is not None:
             self.reader_busy(me)
@@ -478,7 +507,7 @@ cdef class _receiver(_descriptor):
             self.reader = None
         self.check()
         self.bits &= ~<unsigned int>B_DRAINED
-        return 0
+        return p.details(self.fd, FD_READ_READY, &fflags)
 
     # -- accepting
 

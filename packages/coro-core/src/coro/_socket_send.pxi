@@ -433,12 +433,16 @@ cdef class sock(_receiver):
         return _sendfile(self, file, offset, count)
 
     def wait_for_write(self):
-        """Wait until the descriptor takes data or its peer has gone.  Returns 0: ready, amount unknown.
+        """Wait until the descriptor takes data or its peer has gone.
+
+        Returns the number of bytes there is room for where that costs nothing, which is with kqueue; otherwise 0, which
+        means "ready, amount unknown".
 
         Behind other threads that send, it waits for its turn in the queue first.
         """
         cdef coro me = running_thread()
         cdef FdPoller p
+        cdef unsigned int fflags
         self.check()
         self.begin_send(me)
         try:
@@ -447,7 +451,7 @@ cdef class sock(_receiver):
             self.check()
         finally:
             self.end_send()
-        return 0
+        return p.details(self.fd, FD_WRITE_READY, &fflags)
 
     # -- connecting
 
