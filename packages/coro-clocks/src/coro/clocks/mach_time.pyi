@@ -1,0 +1,13 @@
+"""Types of the compiled module mach_time.pyx."""
+
+from collections.abc import Callable
+
+from coro._ticks import ClockInfo
+from coro.clocks._scale import *  # noqa: F403 - all of it is the interface
+
+def install(
+    absolute_time: Callable[[], int] | None = None, timebase: Callable[[], tuple[int, int]] | None = None
+) -> None: ...
+def available() -> bool: ...
+def describe() -> ClockInfo: ...
+def _cost(count: int) -> float: ...

@@ -1,0 +1,25 @@
+"""Fixtures for tests that look after the whole process: what a test leaves behind fails that test."""
+
+from __future__ import annotations
+
+import pytest
+
+from coro import _ticks, testing
+from coro.clocks import _wall, mach_time
+
+
+@pytest.fixture
+def leaves_nothing():
+    """After the test no loop runs, and there are no more threads, sockets and descriptors than before."""
+    with testing.no_leaks(strict=True):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def the_time_of_day_is_put_back():
+    """No test leaves a simulated or corrected time, or another counter, to the next."""
+    yield
+    _wall.set_time(0)
+    _wall.correct(0)
+    mach_time.install()
+    assert _ticks.correction == 0
