@@ -1,7 +1,7 @@
-"""The command line: `python -m tools.bench run [--suite NAME ...] [--rounds N] [--peers NAME ...] [--json
-FILE]`.
+"""The command line: `python -m tools.bench run | compare | plot | instructions`.
 
-Exit status: 0 all bars hold, 1 one does not (or was not measured), 2 nothing could be measured.
+Exit status: 0 all bars hold and nothing got worse, 1 a bar does not hold (or was not measured) or something got worse,
+2 nothing could be measured or read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from . import _compare, _instructions, _plots
 from ._env import Environment, EnvironmentFailure, default_cache
 from ._measure import MeasurementFailure, measure
 from ._results import Record, as_json, report
@@ -24,7 +25,18 @@ from ._suites import CASES, SUITES, Case
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.bench", description="Benchmarks of coro against its peers.")
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="measure and hold the ratios against their bars")
+    where = argparse.ArgumentParser(add_help=False)
+    where.add_argument("--python", default=sys.executable, help="the interpreter to measure on (default: this one)")
+    where.add_argument(
+        "--coro-path",
+        type=Path,
+        metavar="DIR",
+        help="use the built coro in DIR instead of installing coro-core",
+    )
+    where.add_argument(
+        "--cache", type=Path, default=default_cache(), help="where environment and compiled helpers are kept"
+    )
+    run = commands.add_parser("run", parents=[where], help="measure and hold the ratios against their bars")
     run.add_argument("--suite", action="append", choices=SUITES, help="only this suite (may be repeated)")
     run.add_argument("--case", help="only cases whose name contains this text")
     run.add_argument(
@@ -34,16 +46,20 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--no-coro", action="store_true", help="measure the peers alone")
     run.add_argument("--rounds", type=int, default=5, help="how often each pair is measured (default 5)")
     run.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to FILE")
-    run.add_argument("--python", default=sys.executable, help="the interpreter to measure on (default: this one)")
-    run.add_argument(
-        "--coro-path",
-        type=Path,
-        metavar="DIR",
-        help="use the built coro in DIR instead of installing coro-core",
+    compare = commands.add_parser("compare", help="show what changed between two runs")
+    compare.add_argument("old", type=Path, metavar="OLD.json")
+    compare.add_argument("new", type=Path, metavar="NEW.json")
+    compare.add_argument(
+        "--threshold", type=float, default=_compare.THRESHOLD, help="growth that counts (default %(default)s)"
     )
-    run.add_argument(
-        "--cache", type=Path, default=default_cache(), help="where environment and compiled helpers are kept"
+    plot = commands.add_parser("plot", help="draw a run as SVG, a picture per suite")
+    plot.add_argument("run", type=Path, metavar="RUN.json")
+    plot.add_argument("--into", type=Path, required=True, metavar="FOLDER")
+    count = commands.add_parser(
+        "instructions", parents=[where], help="count the instructions of an operation under valgrind"
     )
+    count.add_argument("--check", action="store_true", help="fail when a figure grew by more than 5 %%")
+    count.add_argument("--update", action="store_true", help="write the figures to instructions.json")
     return parser
 
 
@@ -101,14 +117,10 @@ def _run_rounds(environment: Environment, arguments: argparse.Namespace, records
 def _run(arguments: argparse.Namespace) -> int:
     records = [Record(case) for case in _chosen(arguments)]
     peers = {peer for record in records for peer in _taking_part(record.case, arguments)}
-    try:
-        environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
-        _note(f"preparing {environment.folder} (the first time, and after changes of coro-core, it takes a while)")
-        environment.install(peers)
-        _run_rounds(environment, arguments, records)
-    except EnvironmentFailure as failure:
-        print(f"tools.bench: {failure}", file=sys.stderr)
-        return 2
+    environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
+    _note(f"preparing {environment.folder} (the first time, and after changes of coro-core, it takes a while)")
+    environment.install(peers)
+    _run_rounds(environment, arguments, records)
     about = _about(environment, arguments.rounds)
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if version)
     print(f"Python {about['python']}, {about['system']} {about['machine']}, {about['cores']} cores; {versions}")
@@ -122,9 +134,39 @@ def _run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _load(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text()))
+
+
+def _compare_runs(arguments: argparse.Namespace) -> int:
+    found = _compare.changes(_load(arguments.old), _load(arguments.new))
+    print(_compare.report(found, arguments.threshold))
+    return int(any(change.worse(arguments.threshold) for change in found))
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    for path in _plots.write(_load(arguments.run), arguments.into):
+        print(path)
+    return 0
+
+
+def _count_instructions(arguments: argparse.Namespace) -> int:
+    environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
+    environment.install({"coro"})
+    return _instructions.run(environment, arguments.check, arguments.update)
+
+
+COMMANDS = {"run": _run, "compare": _compare_runs, "plot": _plot, "instructions": _count_instructions}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's) and return the exit status."""
-    return _run(_parser().parse_args(argv))
+    arguments = _parser().parse_args(argv)
+    try:
+        return COMMANDS[arguments.command](arguments)
+    except (EnvironmentFailure, OSError, ValueError) as failure:
+        print(f"tools.bench: {failure}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """One measurement: start the workload in a process of its own, collect its figures.
 
-Two kinds. A "process" workload measures itself and prints JSON. An "echo" workload is a server: it gets one
+Two kinds. A "process" workload measures itself and prints JSON. A "server" workload is put under load: it gets one
 core, the load client another (where there are two), and the server's CPU clock is read from outside,
 exactly around a counted number of requests, so that neither start-up nor the connecting phase is part of
 it. Cost: the clock of another process is one system call (clock_getcpuclockid(3)), with nanosecond
@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import select
 import subprocess
 import time
@@ -21,6 +22,7 @@ from ._env import HERE, Environment
 from ._suites import Case
 
 ADDRESS = "127.0.0.1"
+SPARE_DESCRIPTORS = 100  # of each process, for everything but the connections
 PATIENCE = 120.0  # seconds after which a workload that says nothing is given up
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -90,7 +92,7 @@ def measure(environment: Environment, case: Case, peer: str) -> Figures:
 
     Raises MeasurementFailure.
     """
-    return (_echo if case.kind == "echo" else _process)(environment, case, peer)
+    return (_server if case.kind == "server" else _process)(environment, case, peer)
 
 
 def _workload(environment: Environment, case: Case, peer: str, parameters: dict[str, Any]) -> list[str]:
@@ -99,7 +101,8 @@ def _workload(environment: Environment, case: Case, peer: str, parameters: dict[
 
 
 def _process(environment: Environment, case: Case, peer: str) -> Figures:
-    with _Program(_workload(environment, case, peer, case.parameters), environment.variables) as program:
+    name, parameters, _ = case.run_by(peer)
+    with _Program(_workload(environment, case, name, parameters), environment.variables) as program:
         return dict(json.loads(program.read()))
 
 
@@ -108,25 +111,40 @@ def _resident(pid: int) -> int:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _echo(environment: Environment, case: Case, peer: str) -> Figures:
-    load = environment.compiled("echo_load")
-    if peer == "c":
+def _descriptors(connections: int) -> int:
+    """How many connections there can be: as many as wanted, where the limit on descriptors allows or can be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_DESCRIPTORS
+    if soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, hard)))
+        except (ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return min(connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_DESCRIPTORS)
+
+
+def _server(environment: Environment, case: Case, peer: str) -> Figures:
+    client_program = environment.compiled(case.client)
+    name, parameters, load = case.run_by(peer)
+    connections = _descriptors(load["connections"])
+    if name == "c":
         command = [str(environment.compiled("echo_server")), ADDRESS]
     else:
-        command = _workload(environment, case, peer, {"address": ADDRESS, **case.parameters})
+        command = _workload(environment, case, name, {"address": ADDRESS, **parameters})
     server_core, client_core = _cores()
     with _Program(command, environment.variables, server_core) as server:
         port = server.read().strip()
         before = _resident(server.child.pid)
-        numbers = [str(case.load[key]) for key in ("connections", "size", "requests")]
-        with _Program([str(load), ADDRESS, port, *numbers], environment.variables, client_core) as client:
+        numbers = [str(connections), str(load["size"]), str(load["requests"])]
+        with _Program([str(client_program), ADDRESS, port, *numbers], environment.variables, client_core) as client:
             client.read()
             clock = cpu_clock(server.child.pid)
             client.say("go")
             figures: Figures = json.loads(client.read())
             figures["cpu"] = cpu_clock(server.child.pid) - clock
             figures["count"] = figures.pop("requests")
-            figures["bytes"] = (_resident(server.child.pid) - before) / case.load["connections"]
+            figures["connections"] = connections
+            figures["bytes"] = (_resident(server.child.pid) - before) / connections
             # Near 1 for the client alone would mean that the client was the bottleneck.
             figures["server_busy"] = figures["cpu"] / figures["wall"]
             figures["client_busy"] = figures["client_cpu"] / figures["wall"]

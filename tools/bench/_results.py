@@ -12,14 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._measure import Figures
-from ._suites import Case, Rival
-
-UNITS = {"cpu": "ns", "bytes": "bytes"}
+from ._suites import METRICS, Case, Rival
 
 
 def figure(case: Case, figures: Figures) -> float:
-    """The number of a measurement that is compared: CPU nanoseconds per operation, or bytes per thread."""
-    return figures["bytes"] if case.metric == "bytes" else figures["cpu"] / figures["count"] * 1e9
+    """The number of a measurement that is compared, in the unit of the case's metric."""
+    metric = METRICS[case.metric]
+    return figures[metric.key] * metric.scale / (1 if metric.whole else figures["count"])
+
+
+def shown(value: float) -> str:
+    """A figure as people read it: three digits that count."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 @dataclass
@@ -53,13 +57,11 @@ class Record:
         """One line per comparison with a rival, and one for our own figure where that has a bar or goal."""
         ours = self.values("coro")
         found = []
-        if self.case.own_bar is not None or self.case.own_goal is not None:
-            found.append(
-                Line(self.case, None, Spread.of(ours) if ours else None, self.case.own_bar, self.case.own_goal)
-            )
+        if self.case.own_bar is not None:
+            found.append(Line(self.case, None, Spread.of(ours) if ours else None, self.case.own_bar))
         for rival in self.case.rivals:
             ratios = [a / b for a, b in zip(ours, self.values(rival.peer), strict=False)]
-            found.append(Line(self.case, rival, Spread.of(ratios) if ratios else None, rival.bar, rival.goal))
+            found.append(Line(self.case, rival, Spread.of(ratios) if ratios else None, rival.bar))
         return found
 
 
@@ -71,36 +73,28 @@ class Line:
     rival: Rival | None
     spread: Spread | None
     bar: float | None
-    goal: float | None
-
-    def within(self, limit: float | None) -> bool | None:
-        """Whether the median keeps the limit; None: there is no limit. What was not measured keeps none."""
-        if limit is None:
-            return None
-        return self.spread is not None and self.spread.median <= limit
 
     @property
     def holds(self) -> bool | None:
-        return self.within(self.bar)
+        """Whether the median keeps the bar; None: there is no bar. What was not measured keeps none."""
+        if self.bar is None:
+            return None
+        return self.spread is not None and self.spread.median <= self.bar
 
     def text(self) -> str:
         """The line as printed."""
-        what = f"coro / {self.rival.peer}" if self.rival else f"coro, {UNITS[self.case.metric]}"
-        form = ".2f" if self.rival else ".0f"
+        what = f"coro / {self.rival.peer}" if self.rival else f"coro, {METRICS[self.case.metric].unit}"
+        number = "{:.2f}".format if self.rival else shown
         if self.spread is None:
             measured = "not measured"
         else:
             s = self.spread
-            measured = f"{s.median:{form}}  ({s.least:{form}} .. {s.greatest:{form}})"
-        parts = [f"    {what:<24} {measured:<24}"]
-        for name, limit, kept, missed in (
-            ("bar", self.bar, "holds", "DOES NOT HOLD"),
-            ("goal", self.goal, "reached", "not yet"),
-        ):
-            if limit is not None:
-                verdict = "unknown" if self.spread is None else kept if self.within(limit) else missed
-                parts.append(f"{name} {limit:{form}}: {verdict}")
-        return "  ".join(parts).rstrip()
+            measured = f"{number(s.median)}  ({number(s.least)} .. {number(s.greatest)})"
+        line = f"    {what:<24} {measured:<24}"
+        if self.bar is not None:
+            verdict = "unknown" if self.spread is None else "holds" if self.holds else "DOES NOT HOLD"
+            line += f"  bar {number(self.bar)}: {verdict}"
+        return line.rstrip()
 
 
 def report(records: list[Record]) -> str:
@@ -123,7 +117,8 @@ def report(records: list[Record]) -> str:
                 wall = statistics.median(f["count"] / f["wall"] for f in record.rounds[peer])
                 note = f"  {wall:,.0f}/s, server {server:.0%}, client {statistics.median(busy):.0%} busy"
             out.append(
-                f"    {peer:<24} {s.median:,.0f} {UNITS[case.metric]}  ({s.least:,.0f} .. {s.greatest:,.0f}){note}"
+                f"    {peer:<24} {shown(s.median)} {METRICS[case.metric].unit}"
+                f"  ({shown(s.least)} .. {shown(s.greatest)}){note}"
             )
         out.extend(line.text() for line in record.lines())
         out.append("")
@@ -144,14 +139,13 @@ def as_json(records: list[Record], about: dict[str, Any]) -> dict[str, Any]:
                 "suite": case.suite,
                 "case": case.name,
                 "parameters": case.parameters | dict[str, Any](case.load),
-                "unit": UNITS[case.metric],
+                "unit": METRICS[case.metric].unit,
                 "figures": {peer: spread(Spread.of(record.values(peer))) for peer in record.rounds},
                 "lines": [
                     {
                         "rival": line.rival.peer if line.rival else None,
                         "ratio" if line.rival else "value": spread(line.spread),
                         "bar": line.bar,
-                        "goal": line.goal,
                         "holds": line.holds,
                     }
                     for line in record.lines()

@@ -25,7 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef IP_BIND_ADDRESS_NO_PORT
+#define IP_BIND_ADDRESS_NO_PORT 24
+#endif
 #define EVENTS 1024
+#define PER_SOURCE 20000      /* connections from one source address: the kernel has some 28 000 ports to give */
 #define STEPS 16              /* histogram steps in each power of two of nanoseconds */
 #define BUCKETS (64 * STEPS)
 
@@ -169,6 +173,13 @@ int main(int argc, char **argv) {
         c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (c->fd < 0)
             fail("socket");
+        if (count > PER_SOURCE) {
+            struct sockaddr_in source = {.sin_family = AF_INET};
+            source.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(i / PER_SOURCE));
+            if (setsockopt(c->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one)
+                || bind(c->fd, (struct sockaddr *)&source, sizeof source))
+                fail("bind");
+        }
         if (connect(c->fd, (struct sockaddr *)&address, sizeof address))
             fail("connect");
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);

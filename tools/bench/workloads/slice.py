@@ -79,4 +79,26 @@ def uvloop(threads: int, turns: int) -> Figures:
     return uvloop.run(_tasks(threads, turns, Stopwatch()))
 
 
-main({"coro": coro, "gevent": gevent, "uvloop": uvloop, "asyncio": asyncio})
+def trio(threads: int, turns: int) -> Figures:
+    import trio
+
+    watch = Stopwatch()
+    rounds = range(turns // threads)
+
+    async def member() -> None:
+        pause = trio.sleep
+        for _ in rounds:
+            await pause(0)
+
+    async def first() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(threads):
+                nursery.start_soon(member)
+            watch.start()
+        watch.stop()
+
+    trio.run(first)
+    return watch.figures(len(rounds) * threads)
+
+
+main({"coro": coro, "gevent": gevent, "uvloop": uvloop, "asyncio": asyncio, "trio": trio})
