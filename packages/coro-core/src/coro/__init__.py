@@ -18,19 +18,23 @@ This file holds names only. Importing it starts no thread, opens no descriptor a
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from pkgutil import extend_path as _extend_path
 from typing import Any as _Any
 
 __path__ = _extend_path(__path__, __name__)
 __version__ = "0.1.0"
 
-from coro import _epoll, _scheduler, _ticks, oserrors
+from coro import _choose_poller, _classic, _scheduler, _ticks, oserrors
+from coro._classic import UNAME, get_module_name, get_refcnt, signalfd_handler, sigterm_handler, tick_updater
 from coro._conditions import barrier, condition_variable, event, inverted_semaphore, latch
 from coro._events import event_map, remove_handler, set_handler, wait_for
 from coro._filters import EFILT, EV, EVFILT, NOTE
+from coro._fork import fork
 from coro._local import ThreadLocal
 from coro._locks import mutex, rw_lock, semaphore
 from coro._loop import event_loop, event_loop_is_running, run, set_print_exit_string
+from coro._memory_report import Memory, ThreadMemory, memory
 from coro._output import print_stderr, saved_stderr, write_stderr
 from coro._poller import kevent_key, kevent_target, py_event, py_kevent
 from coro._queues import channel, fifo
@@ -62,6 +66,7 @@ from coro._scheduler import (
     with_timeout,
     yield_slice,
 )
+from coro._select import case, select
 from coro._socket import (
     AF,
     PF,
@@ -94,11 +99,17 @@ from coro._ticks import (
     get_now,
     get_usec,
     microseconds,
+    tick_update_interval,
     ticks_to_absolute_secs,
     ticks_to_absolute_time,
     ticks_to_absolute_time_safe,
     update_time_relation,
 )
+from coro._wait_graph import WaitEdge, WaitGraph, WaitingThread, WaitTarget, wait_graph
+from coro._watchdog import set_watchdog
+from coro.clients import connect
+from coro.emulation import install as install_thread_emulation
+from coro.emulation import uninstall as uninstall_thread_emulation
 from coro.event_queue import event_queue
 from coro.exceptions import (
     ClosedError,
@@ -119,6 +130,7 @@ from coro.exceptions import (
 )
 from coro.exceptions import ResolverNameError as NameError  # noqa: F401 - not in __all__, see there
 from coro.exceptions import TimeoutError as TimeoutError
+from coro.file_watcher import watch
 from coro.files import (
     MAX_AIO_SIZE,
     MAX_LIO,
@@ -133,16 +145,21 @@ from coro.files import (
 from coro.groups import group
 from coro.offload import in_thread
 from coro.parallel import FAILURE, SUCCESS, InParallelError, in_parallel, parallel_map
+from coro.prefork import prefork
 from coro.process import waitpid
+from coro.profiler._benches import bench, rusage, rusage_bench
+from coro.profiler._session import get_the_profiler, new_profiler
 from coro.resolver import dummy_resolver, get_resolver, set_resolver
+from coro.servers import Server, serve
 from coro.tb import traceback_data
 from coro.tb import traceback_string as compact_traceback
 
-_scheduler.set_poller_factory(_epoll.EpollPoller)
+_scheduler.set_poller_factory(_choose_poller.choose())
 
 # Set to False before event_loop() to leave SIGINT and SIGTERM alone.
 install_signal_handlers = True
 exception_notifier = default_exception_notifier
+event_key = kevent_key
 P = print_stderr
 W = write_stderr
 
@@ -154,12 +171,20 @@ def get_include() -> str:
     return os.path.dirname(os.path.abspath(__file__))
 
 
+# Reachable as attributes without an import statement, as they always were; imported when first asked for.
+_CLASSIC_MODULES = frozenset({"lru", "optional", "read_stream"})
+
+
 def __getattr__(name: str) -> _Any:
     # Read at each access: `from coro import now` would freeze them.
     if name == "now":
         return _scheduler._loop_now()
     if name in ("ticks_per_sec", "ticks_per_usec"):
         return getattr(_ticks, name)
+    if name in _CLASSIC_MODULES:
+        return _import_module(f"coro.{name}")
+    if name == "__versions__":
+        return _classic.versions()
     if name == "now_usec":
         return _ticks.ticks_to_absolute_time(_scheduler._loop_now())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -182,6 +207,7 @@ __all__ = [
     "SOCK",
     "SOL",
     "SUCCESS",
+    "UNAME",
     "W",
     "ChannelClosed",
     "ClosedError",
@@ -191,14 +217,21 @@ __all__ = [
     "Interrupted",
     "LockError",
     "LoopError",
+    "Memory",
     "NoSwitchError",
     "NotStartedError",
     "ScheduleError",
+    "Server",
     "Shutdown",
     "SimultaneousError",
     "StackSlotError",
     "Statistics",
     "ThreadLocal",
+    "ThreadMemory",
+    "WaitEdge",
+    "WaitGraph",
+    "WaitTarget",
+    "WaitingThread",
     "WakeUp",
     "WrongThreadError",
     "YieldFromMain",
@@ -211,10 +244,13 @@ __all__ = [
     "aio_write",
     "all_threads",
     "barrier",
+    "bench",
+    "case",
     "channel",
     "compact_traceback",
     "compress",
     "condition_variable",
+    "connect",
     "coro",
     "coro_fd",
     "coro_is_running",
@@ -224,6 +260,7 @@ __all__ = [
     "default_exception_notifier",
     "dummy_resolver",
     "event",
+    "event_key",
     "event_loop",
     "event_loop_is_running",
     "event_map",
@@ -232,18 +269,23 @@ __all__ = [
     "fd_sock",
     "fifo",
     "file_sock",
+    "fork",
     "get_include",
     "get_live_coros",
     "get_live_sockets",
+    "get_module_name",
     "get_now",
+    "get_refcnt",
     "get_resolver",
     "get_stack_slots",
+    "get_the_profiler",
     "get_thread_by_id",
     "get_usec",
     "group",
     "has_ipv6",
     "in_parallel",
     "in_thread",
+    "install_thread_emulation",
     "inverted_semaphore",
     "kevent_key",
     "kevent_target",
@@ -252,23 +294,30 @@ __all__ = [
     "make_socket",
     "many_lio_reads",
     "many_lio_writes",
+    "memory",
     "microseconds",
     "mutex",
     "new",
+    "new_profiler",
     "no_switch",
     "oserrors",
     "pack_blocks_for_write",
     "parallel_map",
     "post",
+    "prefork",
     "print_stderr",
     "py_event",
     "py_kevent",
     "remove_handler",
     "run",
+    "rusage",
+    "rusage_bench",
     "rw_lock",
     "saved_stderr",
     "schedule",
+    "select",
     "semaphore",
+    "serve",
     "set_deadlock",
     "set_exception_notifier",
     "set_exit",
@@ -278,7 +327,10 @@ __all__ = [
     "set_resolver",
     "set_selfishness",
     "set_stack_slots",
+    "set_watchdog",
     "shield",
+    "signalfd_handler",
+    "sigterm_handler",
     "sleep_absolute",
     "sleep_relative",
     "sock",
@@ -287,6 +339,8 @@ __all__ = [
     "statistics",
     "tcp6_sock",
     "tcp_sock",
+    "tick_update_interval",
+    "tick_updater",
     "ticks_per_sec",
     "ticks_per_usec",
     "ticks_to_absolute_secs",
@@ -296,10 +350,13 @@ __all__ = [
     "traceback_data",
     "udp6_sock",
     "udp_sock",
+    "uninstall_thread_emulation",
     "unix_sock",
     "update_time_relation",
     "wait_for",
+    "wait_graph",
     "waitpid",
+    "watch",
     "where",
     "where_all",
     "with_timeout",

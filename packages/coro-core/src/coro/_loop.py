@@ -8,7 +8,6 @@ signal, ends every thread in order.
 from __future__ import annotations
 
 import gc
-import os
 import signal
 import sys
 import threading
@@ -17,12 +16,13 @@ from typing import Any
 
 from coro import _reports, _scheduler, _ticks
 from coro._output import print_stderr
-from coro.exceptions import Interrupted
+from coro.exceptions import Interrupted, Shutdown
 
 __all__ = ["event_loop", "run", "set_print_exit_string", "event_loop_is_running"]
 
 _print_exit_string = True
 _event_loop_runs = False
+_installed: _Signals | None = None  # those of the loop that runs
 
 
 def set_print_exit_string(val: bool) -> None:
@@ -37,12 +37,14 @@ def event_loop_is_running() -> bool:
 
 
 class _Signals:
-    """SIGINT and SIGTERM for the time of one loop; does nothing outside the main OS thread, where Python allows no
-    handlers, and for signals that the program handles itself."""
+    """SIGINT and SIGTERM for the time of one loop, and SIGINFO, which tells on stderr what runs, where there is one.
+
+    Does nothing outside the main OS thread, where Python allows no handlers, and for signals that the program handles
+    itself."""
 
     def __init__(self) -> None:
         self.interrupted = False
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, tuple[Any, Any]] = {}  # what was there, what we put there
 
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -50,11 +52,16 @@ class _Signals:
         ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
         for signum, default in ours.items():
             if signal.getsignal(signum) is default:
-                self._before[signum] = signal.signal(signum, self._handle)
+                self._before[signum] = signal.signal(signum, self._handle), self._handle
+        info = getattr(signal, "SIGINFO", None)
+        if info is not None and signal.getsignal(info) is signal.SIG_DFL:
+            from coro.signal_handler import _print_running
+
+            self._before[info] = signal.signal(info, _print_running), _print_running
 
     def restore(self) -> None:
-        for signum, handler in self._before.items():
-            if signal.getsignal(signum) == self._handle:
+        for signum, (handler, ours) in self._before.items():
+            if signal.getsignal(signum) == ours:
                 signal.signal(signum, handler)
         self._before.clear()
 
@@ -66,24 +73,30 @@ class _Signals:
 
 
 def _run_loop(timeout: float, thread: Any, signals: _Signals | None) -> tuple[str, Any]:
-    global _event_loop_runs
+    global _event_loop_runs, _installed
     if _scheduler.coro_is_running():
         _scheduler._loop(timeout)  # raises what is wrong with that
     _ticks.update_time_relation()
     gc.callbacks.append(_scheduler._note_collection)
     if signals is not None:
         signals.install()
-    _event_loop_runs = True
+    _event_loop_runs, _installed = True, signals
     try:
         return _scheduler._loop(timeout, thread)
     finally:
-        _event_loop_runs = False
-        if signals is not None:
-            signals.restore()
-        _scheduler._discard_exit()  # a signal that came after the loop's last look ends no later loop
-        if _scheduler._note_collection in gc.callbacks:
-            gc.callbacks.remove(_scheduler._note_collection)
+        _clean_up()
         _reports.report_refused()
+
+
+def _clean_up() -> None:
+    """There is no loop any more: it has ended, or ran in an OS thread that did not come along in a fork."""
+    global _event_loop_runs, _installed
+    _event_loop_runs, signals, _installed = False, _installed, None
+    if signals is not None:
+        signals.restore()
+    _scheduler._discard_exit()  # a signal that came after the loop's last look ends no later loop
+    if _scheduler._note_collection in gc.callbacks:
+        gc.callbacks.remove(_scheduler._note_collection)
 
 
 def _check_timeout(timeout: float) -> float:
@@ -114,20 +127,45 @@ def event_loop(timeout: float = 30) -> None:
         raise SystemExit(code)
 
 
+def _tell_error(thread: Any) -> None:
+    """run() is going to raise something else than what main failed with: that must be heard of, once."""
+    error = thread.exception
+    if error is None or _scheduler._main_was_told() or isinstance(error, (Shutdown, SystemExit, KeyboardInterrupt)):
+        return
+    notifier = _scheduler.set_exception_notifier(None)
+    _scheduler.set_exception_notifier(notifier)
+    try:
+        raise error
+    except BaseException:
+        try:
+            (notifier or _reports.default_exception_notifier)()
+        except Exception:
+            _reports.default_exception_notifier()
+
+
 def run(main: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Run ``main(*args, **kwargs)`` as a thread in a new loop; return its value or raise its exception.
 
     When ``main`` ends, the other threads get Shutdown and have 5 seconds to end. ``set_exit(code)`` in any thread makes
     ``run`` raise ``SystemExit(code)``, and so does SIGTERM (code 0); SIGINT ends the loop in order and raises
-    ``KeyboardInterrupt``, a second SIGINT skips the grace period. DeadlockError, LoopError and WrongThreadError as for
-    ``event_loop``; TypeError when ``main`` cannot be called.
+    ``KeyboardInterrupt``, a second SIGINT skips the grace period. Where a thread forks, ``run`` returns in the child as
+    well, when that thread has ended and with its value or exception. If ``main`` has failed and the loop ends by
+    ``set_exit`` or a signal all the same, the exception notifier is told of the failure. DeadlockError, LoopError and
+    WrongThreadError as for ``event_loop``; TypeError when ``main`` cannot be called.
     """
     if _scheduler.coro_is_running():
         _scheduler._loop(30.0)  # raises what is wrong with that
     signals = _Signals()
     thread = _scheduler._spawn_main(main, args, kwargs)
     try:
-        reason, code = _run_loop(30.0, thread, signals)
+        try:
+            reason, code = _run_loop(30.0, thread, signals)
+        except BaseException:
+            _tell_error(_scheduler._take_successor() or thread)
+            raise
+        thread = _scheduler._take_successor() or thread
+        if signals.interrupted or reason in ("exit", "deadlock"):
+            _tell_error(thread)
         if signals.interrupted:
             raise KeyboardInterrupt
         if reason == "exit":
@@ -141,6 +179,3 @@ def run(main: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return thread.result
     finally:
         del thread
-
-
-os.register_at_fork(after_in_child=_scheduler._after_fork_in_child)

@@ -16,6 +16,12 @@ __all__ = ["print_stderr", "saved_stderr", "write_stderr"]
 saved_stderr = sys.stderr
 
 
+def one_line(s: str) -> str:
+    """``s`` with line ends and other unprintable characters as escape sequences. For names that may come from outside:
+    a name with a line end in it must not look like two reports."""
+    return s if s.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in s)
+
+
 def write_stderr(s: str) -> None:
     """Write ``s`` to the stderr of import time, as it is. Errors are ignored: there is nowhere to report them."""
     try:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from coro import _scheduler, tb
-from coro._output import print_stderr, write_stderr
+from coro._output import one_line, print_stderr, write_stderr
+from coro._wait_graph import describe_wait, wait_graph
 from coro.exceptions import DeadlockError
 
-__all__ = ["all_threads", "default_exception_notifier", "where", "where_all"]
+__all__ = ["all_threads", "default_exception_notifier", "describe_wait", "where", "where_all"]
 
 
 class _Threads(Mapping[int, Any]):
@@ -62,38 +63,17 @@ def where_all() -> dict[int, tuple[str, Any, str]]:
 def default_exception_notifier() -> None:
     """Write one line about the exception being handled: the thread and a compact traceback."""
     me = _scheduler.current()
-    print_stderr(f"thread {me.id} ({me.name}): error {tb.traceback_string()!r}")
-
-
-def describe_wait(t: Any) -> str:
-    """What a suspended thread waits for, in words."""
-    waits = t.waiting_for
-    if waits is None:
-        return "runnable"
-    kind, what = waits
-    if kind == "yield":
-        return "in coro._yield(), until somebody schedules it"
-    if kind == "join":
-        return f"for the end of {what!r}"
-    if kind in ("read", "write"):
-        return f"to {kind} descriptor {what}"
-    if kind == "in_thread":
-        return "for a function in a worker OS thread"
-    if what is None:
-        return f"in a {kind}"
-    owner = getattr(what, "owner", None)
-    return f"for {what!r}" + (f", which {owner!r} owns" if owner is not None else "")
+    print_stderr(f"thread {me.id} ({one_line(me.name)}): error {tb.traceback_string()!r}")
 
 
 def deadlock(log_only: bool) -> DeadlockError | None:
     """Word the report of a deadlock; log it, or return it as the exception to raise."""
-    lines = []
-    threads = []
-    for t in _scheduler._all_threads():
-        if t.daemon:
-            continue
-        threads.append((t, describe_wait(t)))
-        lines.append(f"  {t!r} waits {describe_wait(t)}\n    at {where(t)}")
+    graph = wait_graph()
+    threads = [(t.thread, t.words) for t in graph.threads if not t.daemon]
+    lines = [f"  {t.thread!r} waits {t.words}\n    at {t.where}" for t in graph.threads if not t.daemon]
+    for circle in graph.cycles:
+        names = " -> ".join(f"#{t.id} {one_line(t.name)}" for t in (*circle, circle[0]))
+        lines.append(f"  these wait for one another: {names}")
     text = (
         f"all {len(threads)} counted threads are blocked and nothing is left that could wake one "
         f"(no timer, no descriptor, no handler, no worker):\n" + "\n".join(lines)
@@ -113,7 +93,7 @@ def report_refused() -> None:
     """Name the threads that a loop had to give up."""
     for t, frame in _scheduler._take_refused():
         at = tb.stack_string(frame) if frame is not None else "[]"
-        print_stderr(f"thread {t.id} ({t.name}) did not end in time and was abandoned at {at}")
+        print_stderr(f"thread {t.id} ({one_line(t.name)}) did not end in time and was abandoned at {at}")
 
 
 def install() -> None:

@@ -4,18 +4,39 @@
     coro.limits.verify({"NOFILE": 16000})   # or an error that says what to change
 
 A server that holds a connection per thread meets RLIMIT_NOFILE first: the usual soft limit is 1024 (or 256). See
-getrlimit(2). Raising a soft limit up to the hard one needs no privilege; raising the hard one does.
+getrlimit(2). Raising a soft limit up to the hard one needs no privilege; raising the hard one does. Beyond the limits
+of the process there are those of the kernel, which only its administrator can change; `check_sysctls` gives advice.
 """
 
 from __future__ import annotations
 
+import re
 import resource
+import subprocess
+import sys
 from collections.abc import Mapping
 
-__all__ = ["DEFAULT_MINIMUMS", "raise_open_files", "verify"]
+__all__ = ["DEFAULT_MINIMUMS", "DEFAULT_SYSCTLS", "check_sysctls", "raise_open_files", "verify"]
+
+_LINUX: bool = sys.platform.startswith("linux")
 
 #: What ``verify`` asks for unless told otherwise: what a busy server needs at least, by the names it takes.
 DEFAULT_MINIMUMS: Mapping[str, int] = {"NOFILE": 16000, "NPROC": 500}
+
+#: What ``check_sysctls`` compares with unless told otherwise: for a server with tens of thousands of connections, by
+#: the names of Linux, FreeBSD and macOS together; what a system lacks is passed over there. See listen(2), socket(7),
+#: ip(7), tcp(7) and proc_sys_vm(5) of Linux, tuning(7) of FreeBSD.
+DEFAULT_SYSCTLS: Mapping[str, int] = {
+    "fs.file-max": 100_000,  # descriptors of the whole system
+    "fs.nr_open": 100_000,  # the highest hard limit a process may have
+    "net.core.somaxconn": 4096,  # the longest queue of listen()
+    "net.ipv4.tcp_max_syn_backlog": 4096,  # connections not yet confirmed by the peer
+    "vm.max_map_count": 65_530,  # mappings of a process; its stack slots take two each
+    "kern.maxfiles": 100_000,
+    "kern.maxfilesperproc": 50_000,
+    "kern.ipc.somaxconn": 4096,
+    "kern.ipc.soacceptqueue": 4096,
+}
 
 
 def _less(a: int, b: int) -> bool:
@@ -95,3 +116,35 @@ def _try_open_max(soft: int, hard: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (10240, hard))
         except (ValueError, OSError):
             pass  # the old limit stays, and is what the caller returns
+
+
+def _read_sysctl(name: str) -> int | None:
+    """The present value, None where the system has none of that name, or none that is one number."""
+    try:
+        if _LINUX:
+            with open("/proc/sys/" + name.replace(".", "/")) as f:
+                return int(f.read())
+        # The function sysctl(3) takes numbers of its own on each system; the program knows the names.
+        done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=10)
+        return int(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def check_sysctls(minimums: Mapping[str, int] | None = None) -> list[str]:
+    """Compare settings of the kernel with what a busy server wants, and advise: nothing is changed, nothing raised.
+
+    minimums: names as sysctl(8) prints them, and numbers. None: ``DEFAULT_SYSCTLS``. Returns a sentence for each
+    setting that is smaller, none for what this system does not have. On other systems than Linux a program is run per
+    name, so call it at the start. ValueError for a name with other characters than such names have.
+    """
+    wanted_values = DEFAULT_SYSCTLS if minimums is None else minimums
+    for name in wanted_values:
+        if not re.fullmatch(r"\w[\w-]*(\.[\w-]+)+", name, re.ASCII):
+            raise ValueError(f"expected the name of a setting such as 'net.core.somaxconn', not {name!r}")
+    advice = []
+    for name, wanted in wanted_values.items():
+        value = _read_sysctl(name)
+        if value is not None and value < wanted:
+            advice.append(f"{name} is {value}, a busy server wants at least {wanted}: sysctl -w {name}={wanted}")
+    return advice

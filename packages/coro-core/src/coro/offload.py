@@ -15,12 +15,14 @@ worker. Rejected: concurrent.futures (joins its threads at exit, and imports a l
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from coro import _scheduler
 
@@ -54,11 +56,34 @@ class _Job:
         return f"<in_thread {getattr(self.function, '__qualname__', self.function)!s}>"
 
 
+class _Place:
+    """Of a worker that is about to be started: whether the pool counts on it, and whether it has begun."""
+
+    __slots__ = ("begun", "counted")
+
+    def __init__(self) -> None:
+        self.begun = self.counted = False
+
+
+def _cannot_start(e: BaseException) -> bool:
+    """Is this the answer of Thread.start that there is no OS thread to be had?  What a signal handler raises meanwhile
+    may be of the same class, but it does not come from that module."""
+    traceback = e.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return (
+        isinstance(e, (RuntimeError, MemoryError))
+        and traceback is not None
+        and traceback.tb_frame.f_globals is vars(threading)
+    )
+
+
 class _Pool:
     """The workers of one process.  Invariant: every queued job has a worker that will come for it."""
 
     def __init__(self) -> None:
         self.most = DEFAULT_MAX_WORKERS
+        self.forks = 0  # between the first process and this one
         self.counted = 0  # what the scheduler was told of our workers, and of threads that wait for them
         self.waiting = 0
         self.reset()
@@ -76,26 +101,37 @@ class _Pool:
         self.finished = 0
 
     def submit(self, job: _Job) -> None:
-        """Queue a job and see that somebody comes for it.  RuntimeError: no OS thread can be started."""
-        with self.lock:
-            self.jobs.append(job)
-            if self.idle:
-                self.idle.pop().release()
-                return
-            if self.workers >= self.most:
-                return
-            self.workers += 1
-        try:
-            threading.Thread(target=self.work, name="coro worker", daemon=True).start()
-        except BaseException:
-            with self.lock:
-                self.workers -= 1
-                if self.workers == 0 and job in self.jobs:
-                    self.jobs.remove(job)
-                    raise
+        """Queue a job and see that somebody comes for it.  RuntimeError: there is no worker and none can be started.
 
-    def work(self) -> None:
+        A signal handler may raise anywhere in here; that goes to the caller, who has to take the job back."""
+        place = _Place()
+        try:
+            with self.lock:
+                self.jobs.append(job)
+                if self.idle:
+                    self.idle.pop().release()
+                    return
+                if self.workers >= self.most:
+                    return
+                self.workers += 1
+                place.counted = True
+            threading.Thread(target=self.work, args=(place,), name="coro worker", daemon=True).start()
+        except BaseException as e:
+            with self.lock:
+                if place.counted and not place.begun:
+                    place.counted = False  # should the thread have been started after all, it ends at once
+                    self.workers -= 1
+                others = self.workers > 0
+            if not others or not _cannot_start(e):
+                raise
+
+    def work(self, place: _Place) -> None:
         """The life of a worker."""
+        with self.lock:
+            if not place.counted:
+                return
+            place.begun = True
+        forks = self.forks
         self.count(+1)
         try:
             while True:
@@ -119,9 +155,11 @@ class _Pool:
                                 return
                     continue
                 try:
-                    _run(job)
+                    error = _run(job)
+                    if self.forks != forks:
+                        _end_child(error)
                 finally:
-                    job = None
+                    job = error = None
                     with self.lock:
                         self.busy -= 1
                         self.finished += 1
@@ -141,11 +179,37 @@ class _Pool:
 
 
 _pool = _Pool()
-os.register_at_fork(after_in_child=_pool.reset)
 
 
-def _run(job: _Job) -> None:
-    """In a worker: call the function, then tell the loop or, if nobody waits any more, drop what came out."""
+def _after_fork_in_child() -> None:
+    _pool.forks += 1
+    _pool.reset()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    """The function has forked, and this is the child, where nobody waits for it: what is left is to end the process."""
+    code: object = None
+    if isinstance(error, SystemExit):
+        code = error.code
+    elif error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code or 0)
+
+
+def _run(job: _Job) -> BaseException | None:
+    """In a worker: call the function, then tell the loop or, if nobody waits any more, drop what came out.
+
+    Returns what the function raised if nobody else has it."""
     result: Any = None
     error: BaseException | None = None
     try:
@@ -158,8 +222,9 @@ def _run(job: _Job) -> None:
         if not job.abandoned:
             job.result = result
             job.error = error
-            result = error = None
-            _scheduler._post_internal(_tell, job)
+            if _scheduler._post_internal(_tell, job):
+                result = error = None
+    return error
 
 
 def _tell(job: _Job) -> None:
@@ -174,8 +239,10 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
 
     Returns its result or raises its exception.  The function sees a copy of the caller's contextvars, and may
     use nothing of coro but ``post``.  When the caller is interrupted it leaves at once; the function runs to
-    its end and its outcome is dropped.  Raises TypeError for something that cannot be called, YieldFromMain
-    outside a thread.
+    its end and its outcome is dropped.  A function that forks has no loop in the child, may run one there, and
+    ends the child when it ends: with code 0, that of a SystemExit, or 1 and a traceback for another exception.
+
+    Raises TypeError for something that cannot be called, YieldFromMain outside a thread.
     """
     if not callable(function):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")

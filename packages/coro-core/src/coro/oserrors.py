@@ -4,7 +4,8 @@ Each class derives from what `OSError(errno)` itself would become (PEP 3151): `E
 `ConnectionResetError`, `EAGAIN` a `BlockingIOError`, `EMFILE` plainly an `OSError`; so both styles of
 `except` catch it.  Where the platform gives one number two names (`EWOULDBLOCK` and `EAGAIN` on Linux), both
 are bound to the same class.  The sockets raise these classes, by way of `make()`.  An instance carries
-`errno`, `strerror`, `filename` and `filename2` like any OSError and can be pickled.
+`errno`, `strerror`, `filename` and `filename2` like any OSError.  Pickled and read back, it is of the same
+class and has them all, because the class is found by its name in this module.
 
     try:
         s.connect(address)

@@ -36,6 +36,7 @@ __all__ = [
     "ProcessTimeout",
     "capture",
     "capture_with_stderr",
+    "join",
     "run",
     "spawn_job_bg",
     "waitpid",
@@ -110,6 +111,39 @@ def waitpid(pid: int, /) -> tuple[int, int]:
         _waiting.pop(pid, None)
 
 
+class _Process(Protocol):
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def sentinel(self) -> int: ...
+    @property
+    def exitcode(self) -> int | None: ...
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+def join(process: _Process, /) -> int:
+    """Wait for the end of a ``multiprocessing.Process``, whatever its start method; returns its exit code.
+
+    Suspends the calling thread only, where ``process.join()`` holds up the loop.  An interrupted call can be repeated.
+    Raises SimultaneousError when another thread waits for the same process, ValueError when it was not started,
+    oserrors.ECHILD when it is the child of another process, and what every blocking call raises outside a thread.
+    """
+    pid = process.pid
+    if pid is None:
+        raise ValueError(f"{process!r} was not started; call its start() first")
+    if getattr(process, "_parent_pid", None) not in (None, os.getpid()):
+        raise oserrors.ECHILD(f"{process!r} is a child of another process, of which this is a fork")
+    if process.exitcode is None:
+        try:
+            wait_for(pid, EVFILT.PROC, NOTE.EXIT)
+        except (ChildProcessError, ProcessLookupError):
+            wait_for(process.sentinel, EVFILT.READ)  # a child of the fork server, which tells us by this pipe
+    process.join()
+    code = process.exitcode
+    assert code is not None
+    return code
+
+
 class CoroProcess:
     """A running job, from ``spawn_job_bg``.
 
@@ -121,6 +155,7 @@ class CoroProcess:
         self, popen: subprocess.Popen[bytes], pgrp: int, stdin: fd_sock | None, stdout: fd_sock | None, stderr: Any
     ) -> None:
         self._popen = popen
+        self._parent = os.getpid()
         self.args = popen.args
         self.pid: int = popen.pid
         #: The process group, or None if it is ours.
@@ -145,8 +180,9 @@ class CoroProcess:
     def wait(self) -> int:
         """Wait for the end; returns the status as ``waitpid`` does.  Any number of threads may wait, also afterwards.
 
-        oserrors.ECHILD when somebody else has reaped the process.
+        oserrors.ECHILD when somebody else has reaped the process, and in a process that was forked from its parent.
         """
+        self._check_parent()
         me = _scheduler._running_thread() if self.status is None else None
         while self.status is None:
             assert me is not None
@@ -169,18 +205,27 @@ class CoroProcess:
                     self._others.remove(me)
         return self.status
 
+    def _check_parent(self) -> None:
+        if self._parent != os.getpid():
+            raise oserrors.ECHILD(f"process {self.pid} is a child of process {self._parent}, of which this is a fork")
+
     def _ended(self, status: int) -> None:
         self.status = status
         self._popen.returncode = os.waitstatus_to_exitcode(status)  # or it would warn, and reap by itself
 
     def kill(self, sig: int = signal.SIGKILL) -> None:
-        """Send a signal to the first process; nothing happens when it has been waited for."""
+        """Send a signal to the first process; nothing happens when it has been waited for.
+
+        oserrors.ECHILD in a process that was forked from its parent: nobody there knows whose its number is by now."""
+        self._check_parent()
         if self.status is None:
             _send(os.kill, self.pid, sig)
 
     def killpg(self, sig: int = signal.SIGKILL) -> None:
         """Send a signal to all processes of the job; only to the first one when they are in our own process group.
-        Nothing happens when the first one has been waited for: then the group's number may be another's by now."""
+        Nothing happens when the first one has been waited for: then the group's number may be another's by now.
+        oserrors.ECHILD as for ``kill``."""
+        self._check_parent()
         if self.pgrp is None:
             self.kill(sig)
         elif self.status is None:
@@ -194,7 +239,12 @@ class CoroProcess:
 
     def abandon(self) -> None:
         """Kill the job, close the pipes, and leave the reaping to a thread in the background.  Does not block, unless
-        the loop is ending: then it waits for the end itself, which the kill has made a matter of milliseconds."""
+        the loop is ending: then it waits for the end itself, which the kill has made a matter of milliseconds.
+
+        In a process that was forked from its parent only the pipes are closed: the job is the parent's."""
+        if self._parent != os.getpid():
+            self.close()
+            return
         try:
             self.killpg()
         except PermissionError:

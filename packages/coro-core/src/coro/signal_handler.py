@@ -18,7 +18,7 @@ from typing import Any
 from coro import _scheduler, tb
 from coro._events import event_map, remove_handler, set_handler
 from coro._filters import EV, EVFILT
-from coro._output import write_stderr
+from coro._output import one_line, write_stderr
 from coro._poller import py_kevent
 from coro.exceptions import SimultaneousError
 
@@ -103,8 +103,9 @@ def unregister(signum: int) -> None:
 def print_running_thread(signum: int | None = None) -> Callable[[], None]:
     """Have a signal write to stderr which thread is running, and where: for programs that hang or burn the CPU.
 
-    signum: which; None means SIGINFO (Ctrl-T on the terminal), which the BSDs and macOS have and Linux has not. Unlike
-    handlers of ``register``, this works while a thread keeps the loop busy.
+    signum: which; None means SIGINFO (Ctrl-T on the terminal), which the BSDs and macOS have and Linux has not. A loop
+    does so for SIGINFO by itself, unless the program handles it or has set ``coro.install_signal_handlers`` to False.
+    Unlike handlers of ``register``, this works while a thread keeps the loop busy.
 
     Returns a function that restores the action from before. Raises ValueError for None where there is no SIGINFO,
     for a signal that cannot be caught, and outside the main OS thread.
@@ -127,6 +128,6 @@ def _print_running(signum: int, frame: FrameType | None) -> None:
     """Runs between two bytecodes of whatever runs: it must raise nothing and never wait."""
     with contextlib.suppress(Exception):
         thread: Any = _scheduler.current() if _scheduler._in_loop_os_thread() else None
-        who = f"thread {thread.id} ({thread.name})" if thread is not None else "no thread"
+        who = f"thread {thread.id} ({one_line(thread.name)})" if thread is not None else "no thread"
         at = "[]" if frame is None else tb.stack_string(frame)
         write_stderr(f"{signal.Signals(signum).name}: {who} at {at}\n")

@@ -1,0 +1,53 @@
+/* A watchdog that needs no GIL: an OS thread that notices that the loop makes no progress, and has its OS thread say
+   where it stands.
+
+   Progress is a pair of counters that the scheduler keeps anyway (slices, passes of the loop); the watchdog reads them
+   a few times per limit and costs the scheduler nothing. When they stand still it sends a signal to the loop's OS thread,
+   and the signal handler there writes which thread runs and its Python functions: the thread describes itself, so nothing
+   it looks at can change meanwhile, and it works while the GIL is held by somebody else or not at all. A loop that is
+   idle in its poll is told from one that is stuck by interrupting the poll (the same signal), which makes an idle loop
+   come round. Where the loop waits for the GIL, the other OS threads are asked who holds it.
+
+   Rejected: faulthandler.dump_traceback_later() (has to be re-armed all the time, walks the frames of running threads
+   from outside, and knows no coro threads); a Python OS thread (needs the GIL, which is what may be missing); SIGALRM or
+   SIGPROF timers (programs and profilers use them).
+
+   Cost: an OS thread that wakes 8 times per limit; while idle the loop comes round up to 4 times per limit. */
+#ifndef CORO_WATCHDOG_H
+#define CORO_WATCHDOG_H
+
+#include <Python.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(hidden)
+#endif
+
+typedef struct {
+    int running;               /* a thread runs, not main */
+    unsigned long long number; /* its id */
+    const char *name;          /* ASCII, or NULL when it cannot be read safely */
+    int frames_known;          /* the thread state describes what runs, so its frames can be walked */
+} coro_watchdog_facts;
+
+/* Called in a signal handler on the loop's OS thread. */
+typedef void (*coro_watchdog_look)(coro_watchdog_facts *);
+
+/* What to watch; once, before anything else. */
+void coro_watchdog_init(const uint64_t *slices, const uint64_t *passes, coro_watchdog_look look);
+
+/* Report after `seconds` without progress (0: no more) to descriptor `fd`, by means of signal `signum`. Returns 0, an
+   errno, or -1 when the program has a handler for that signal. */
+int coro_watchdog_set(double seconds, int fd, int signum);
+
+/* The loop begins and ends in the calling OS thread. */
+void coro_watchdog_enter(PyThreadState *ts);
+void coro_watchdog_leave(void);
+
+/* In a forked child: there is no watchdog any more. */
+void coro_watchdog_after_fork(void);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+#endif

@@ -1,0 +1,295 @@
+"""asyncio in a thread: blocking-style code uses a library that only asyncio can talk to.
+
+    from coro import asyncio_bridge
+
+    def handler(connection, address):
+        row = asyncio_bridge.run(pool.fetchrow("select 1"))     # waits for the coroutine; other threads run meanwhile
+
+The idea. One daemon thread runs an ordinary asyncio event loop, begun when it is first needed and ended with coro's
+loop. Its selector is the standard one of the system, whose own descriptor can be watched; where asyncio would block in
+the kernel, the thread waits for that descriptor like for any other. So both loops share one OS thread and one place to
+wait, nothing is polled, and callbacks of asyncio and threads of coro never run at the same time.
+
+While that thread waits, asyncio believes to be nowhere: the running loop and the hooks for asynchronous generators are
+taken back for the time, because up to CPython 3.13 they belong to the whole OS thread.
+
+Asyncio code must not block the coro way: it would hold up its whole event loop. `call` is for that.
+
+Cost: per `run` a task and two switches; per wait of asyncio's loop one more system call than alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import selectors
+import sys
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ParamSpec, TypeVar
+
+from coro import _events, _scheduler
+from coro._filters import EVFILT
+from coro.exceptions import Interrupted, TimeoutError
+
+__all__ = ["call", "entered", "get_loop", "iterate", "run"]
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+_Events = list[tuple[selectors.SelectorKey, int]]
+
+
+class _Selector(selectors.DefaultSelector):
+    """The system's selector (epoll or kqueue), which waits as threads of coro do."""
+
+    def select(self, timeout: float | None = None) -> _Events:
+        """The events there are, or after a wait; see selectors.BaseSelector."""
+        events: _Events = super().select(0)
+        if events or (timeout is not None and timeout <= 0):
+            with _outside():
+                _scheduler.yield_slice()
+            return events or super().select(0)
+        with _outside():
+            if timeout is None:
+                _events.wait_for(self.fileno(), EVFILT.READ)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    _scheduler.with_timeout(timeout, _events.wait_for, self.fileno(), EVFILT.READ)
+        return super().select(0)
+
+
+@contextlib.contextmanager
+def _outside() -> Iterator[None]:
+    """Around a wait of asyncio's thread: for everybody else no asyncio runs here."""
+    loop = asyncio._get_running_loop()
+    hooks = sys.get_asyncgen_hooks()
+    asyncio._set_running_loop(None)
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        sys.set_asyncgen_hooks(*hooks)
+
+
+class _Bridge:
+    """The thread that runs asyncio, and its loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.SelectorEventLoop(_Selector())
+        self.thread = _scheduler.spawn(self.body, daemon=True, thread_name="asyncio")
+
+    def body(self) -> None:
+        loop = self.loop
+        try:
+            loop.run_forever()
+        finally:
+            self.finish()
+
+    def finish(self) -> None:
+        """The end of coro's loop: cancel what is left, let it clean up, close."""
+        global _bridge
+        if _bridge is self:
+            _bridge = None
+        loop = self.loop
+        try:
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+
+_bridge: _Bridge | None = None
+_inherited: list[_Bridge] = []  # by a forked process: kept, because closing would tell the parent's kernel objects
+
+
+def _forget() -> None:
+    global _bridge
+    if _bridge is not None:
+        _inherited.append(_bridge)
+        _bridge = None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _get() -> _Bridge:
+    global _bridge
+    _scheduler._running_thread()  # refuse before anything is made
+    if _bridge is None or _bridge.thread.dead:
+        _bridge = _Bridge()
+    return _bridge
+
+
+def get_loop() -> asyncio.AbstractEventLoop:
+    """The asyncio event loop of this process, begun if necessary.
+
+    For what an asyncio library wants to be given. Call its methods from threads of coro through ``run`` only: it does
+    not notice otherwise that there is something to do. Raises YieldFromMain outside threads.
+    """
+    return _get().loop
+
+
+class _Waiter:
+    """One `run`: the thread that waits, and the task it waits for."""
+
+    __slots__ = ("done", "error", "result", "task", "thread")
+
+    def __init__(self, thread: _scheduler.coro) -> None:
+        self.thread: _scheduler.coro | None = thread
+        self.task: asyncio.Task[Any] | None = None
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop, awaitable: Awaitable[Any], context: contextvars.Context) -> None:
+        if self.thread is None:  # interrupted before asyncio had its turn
+            if isinstance(awaitable, Coroutine):
+                awaitable.close()
+            return
+        coroutine = awaitable if isinstance(awaitable, Coroutine) else _awaited(awaitable)
+        self.task = loop.create_task(coroutine, context=context)
+        self.task.add_done_callback(self.finished)
+
+    def finished(self, task: asyncio.Task[Any]) -> None:
+        thread, self.thread = self.thread, None
+        if task.cancelled():
+            self.error = asyncio.CancelledError("the asyncio task was cancelled")
+        else:
+            self.error = task.exception()
+            if self.error is None:
+                self.result = task.result()
+        self.done = True
+        if thread is not None:
+            _scheduler._wake(thread)
+
+    def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.thread = None
+        if self.task is not None and not self.task.done():
+            loop.call_soon_threadsafe(self.task.cancel)
+
+
+async def _awaited(awaitable: Awaitable[_T]) -> _T:
+    return await awaitable
+
+
+def run(awaitable: Awaitable[_T]) -> _T:
+    """Have asyncio run a coroutine (or await any awaitable of its loop) and wait for the outcome.
+
+    It runs in a copy of the calling thread's context (contextvars). Returns its result and raises what it raises;
+    asyncio.CancelledError when other asyncio code cancelled it. A thread that is interrupted while it waits leaves at
+    once; the task is cancelled and cleans up by itself. Raises TypeError for something that cannot be awaited,
+    YieldFromMain outside threads, RuntimeError inside asyncio code, which awaits instead.
+    """
+    if not isinstance(awaitable, Awaitable):
+        raise TypeError(f"expected a coroutine or another awaitable, not {type(awaitable).__name__}: {awaitable!r}")
+    if asyncio._get_running_loop() is not None:
+        if isinstance(awaitable, Coroutine):
+            awaitable.close()
+        raise RuntimeError("this is asyncio code: await it, instead of blocking the whole event loop")
+    try:
+        bridge = _get()
+    except BaseException:
+        if isinstance(awaitable, Coroutine):
+            awaitable.close()
+        raise
+    waiter = _Waiter(_scheduler._running_thread())
+    # The thread-safe form because it ends the wait of the loop's thread.
+    bridge.loop.call_soon_threadsafe(waiter.start, bridge.loop, awaitable, contextvars.copy_context())
+    # The thread of asyncio is a daemon, whose waits count for nothing: this one stands for them.
+    _scheduler._count_io(1)
+    try:
+        while not waiter.done:
+            _scheduler._suspend(awaitable)
+    except BaseException:
+        waiter.abandon(bridge.loop)
+        raise
+    finally:
+        _scheduler._count_io(-1)
+    if waiter.error is not None:
+        try:
+            raise waiter.error
+        finally:
+            waiter.error = None  # its traceback names this frame
+    result: _T = waiter.result
+    return result
+
+
+def iterate(iterable: AsyncIterable[_T]) -> Iterator[_T]:
+    """Iterate over an asynchronous iterable in blocking style; raises as ``run`` does.
+
+    An asynchronous generator is closed when the iteration is given up.
+    """
+    iterator = aiter(iterable)
+    try:
+        while True:
+            try:
+                item = run(anext(iterator))
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        close = getattr(iterator, "aclose", None)
+        if close is not None:
+            run(close())
+
+
+@contextlib.contextmanager
+def entered(manager: AbstractAsyncContextManager[_T]) -> Iterator[_T]:
+    """An asynchronous context manager as an ordinary one; raises as ``run`` does."""
+    value = run(manager.__aenter__())
+    try:
+        yield value
+    except Interrupted:
+        # No thread may swallow an interruption, and asyncio code knows none.
+        run(manager.__aexit__(None, None, None))
+        raise
+    except BaseException as error:
+        if not run(manager.__aexit__(type(error), error, error.__traceback__)):
+            raise
+    else:
+        run(manager.__aexit__(None, None, None))
+
+
+async def call(function: Callable[_P, _T], /, *args: _P.args, **kws: _P.kwargs) -> _T:
+    """In asyncio code: call a function that blocks the coro way, in a thread of its own, and await its result.
+
+    Cancelling the await shuts the thread down. Raises what the function raises; RuntimeError when the thread was
+    interrupted by others, or outside the event loop of this bridge.
+    """
+    bridge = _bridge
+    if bridge is None or asyncio.get_running_loop() is not bridge.loop:
+        raise RuntimeError("expected to be awaited on the event loop of coro.asyncio_bridge, see run()")
+    future: asyncio.Future[_T] = bridge.loop.create_future()
+
+    def outcome(setter: Callable[[Any], None], value: Any) -> None:
+        if not future.done():
+            setter(value)
+
+    def body() -> None:
+        try:
+            result = function(*args, **kws)
+        except Interrupted as interruption:
+            error = RuntimeError("the thread was interrupted before the function returned")
+            error.__cause__ = interruption
+            bridge.loop.call_soon_threadsafe(outcome, future.set_exception, error)
+            raise
+        except BaseException as error:
+            bridge.loop.call_soon_threadsafe(outcome, future.set_exception, error)
+        else:
+            bridge.loop.call_soon_threadsafe(outcome, future.set_result, result)
+
+    thread = _scheduler.spawn(body, thread_name=getattr(function, "__qualname__", None))
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if not thread.dead:
+            thread.shutdown()
+        raise

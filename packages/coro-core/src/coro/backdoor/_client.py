@@ -1,0 +1,252 @@
+"""The client of the back door: ``python -m coro.backdoor [ADDRESS]``.
+
+An ordinary blocking program without coro's loop. Line editing, history and completion are readline's, here and not at
+the other end: the server never has to know about terminals. It says when it wants a line, and with which prompt (see
+``_telnet`` for how); whatever else comes is shown as it is. Without a terminal lines are taken from stdin as they
+are, so that commands can be piped in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import getpass
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from coro.backdoor import _telnet
+
+__all__ = ["Client", "connect", "main"]
+
+HISTORY = "~/.coro_backdoor_history"
+HISTORY_LINES = 1000
+
+
+class _Gone(Exception):
+    """The server has closed the connection."""
+
+
+class Client:
+    """The conversation over a connected socket; ``interactive`` with line editing, else with the lines of stdin."""
+
+    def __init__(self, sock: Any, interactive: bool) -> None:
+        self.sock = sock
+        self.interactive = interactive
+        self.secret = False
+        self._data = b""
+        self._matches: list[str] = []
+        self._tail = ""  # what was shown since the last line end
+        self._rich = False
+        self._asking = False
+        self._sending = False
+
+    def interrupt(self, signum: int, frame: object) -> None:
+        """Handler of SIGINT: a line that is being typed is given up, otherwise it is the server's command that is
+        meant. Raising an exception wherever this program happens to be would lose what is being shown."""
+        if self._asking:
+            raise KeyboardInterrupt
+        if not self._sending:
+            self.sock.sendall(_telnet.message(b"I"))
+
+    def _send(self, data: bytes) -> None:
+        self._sending = True
+        try:
+            self.sock.sendall(data)
+        finally:
+            self._sending = False
+
+    def run(self) -> None:
+        """Until the server closes the connection or stdin ends. OSError when the connection breaks."""
+        self._send(_telnet.message(b"H", b"1"))
+        try:
+            while True:
+                prompt = self._until(b"P").decode("utf-8", "replace")
+                try:
+                    line = self._ask(prompt)
+                except KeyboardInterrupt:
+                    self._send(_telnet.message(b"I"))
+                    continue
+                except EOFError:
+                    self.sock.shutdown(socket.SHUT_WR)
+                    self._until(b"")
+                self._send(line.encode("utf-8", "replace") + b"\n")
+        except _Gone:
+            pass
+
+    def _ask(self, prompt: str) -> str:
+        if not self.interactive:
+            line = sys.stdin.readline()
+            if not line:
+                raise EOFError
+            return line.rstrip("\n")
+        if self._tail:
+            prompt = self._tail + prompt  # readline has to know what is on the line already
+            self._tail = ""
+            sys.stdout.write("\r")
+        sys.stdout.flush()
+        self._asking = True
+        try:
+            return getpass.getpass(prompt) if self.secret else input(prompt)
+        finally:
+            self._asking = False
+
+    def _until(self, wanted: bytes) -> bytes:
+        """Show what comes until a message of that kind; its contents. _Gone at the end."""
+        while True:
+            kind, payload = self._next()
+            if kind == b"":
+                self._show(payload)
+            elif kind == b"H":
+                self._rich = True
+            elif kind == wanted:
+                return payload
+
+    def _show(self, data: bytes) -> None:
+        text = data.decode("utf-8", "replace")
+        if not self._rich:
+            text = text.replace("\r\n", "\n")
+            text = text[: text.rfind("\n") + 1]  # the prompt for somebody else's client
+        if not text:
+            return
+        head, newline, tail = text.rpartition("\n")
+        self._tail = tail if newline else self._tail + tail
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def _next(self) -> tuple[bytes, bytes]:
+        """The next piece of text, as (b"", text), or message, as (kind, contents)."""
+        while True:
+            at = self._data.find(b"\xff")
+            if at != 0 and self._data:
+                cut = self._complete_text(self._data if at < 0 else self._data[:at], at >= 0)
+                if cut:
+                    text, self._data = self._data[:cut], self._data[cut:]
+                    return b"", text
+            if at == 0 and len(self._data) >= 3:
+                verb, option = self._data[1], self._data[2]
+                if verb == _telnet.SB:
+                    end = self._data.find(bytes([_telnet.IAC, _telnet.SE]))
+                    if end >= 0:
+                        message, self._data = self._data[3:end], self._data[end + 2 :]
+                        return message[:1], message[1:]
+                else:
+                    if option == _telnet.ECHO:
+                        self.secret = verb == _telnet.WILL
+                    self._data = self._data[3:]
+                    continue
+            more = self.sock.recv(65536)
+            if not more:
+                raise _Gone
+            self._data += more
+
+    def _complete_text(self, data: bytes, ended: bool) -> int:
+        """How many bytes of the data are whole characters."""
+        if ended:
+            return len(data)
+        for back in range(1, min(4, len(data)) + 1):
+            byte = data[-back]
+            if byte >= 0xC0:
+                needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+                return len(data) if back >= needed else len(data) - back
+            if byte < 0x80:
+                break
+        return len(data)
+
+    def complete(self, text: str, state: int) -> str | None:
+        """For readline: ask the server."""
+        if state == 0:
+            self._matches = []
+            if not text:
+                self._matches = ["    "]
+            else:
+                try:
+                    self._send(_telnet.message(b"C", text.encode("utf-8", "replace")))
+                    self._matches = json.loads(self._until(b"C"))
+                except (OSError, _Gone):
+                    return None
+        return self._matches[state] if state < len(self._matches) else None
+
+
+@contextlib.contextmanager
+def line_editing(client: Client) -> Iterator[None]:
+    """readline with completion and a history file, where this Python has it."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    path = os.path.expanduser(HISTORY)
+    readline.set_completer(client.complete)
+    readline.set_completer_delims(" \t\n`~!@#$%^&*()-=+[{]}\\|;:'\",<>/?")
+    readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+    with contextlib.suppress(OSError):
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        readline.set_history_length(HISTORY_LINES)
+        with contextlib.suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            readline.write_history_file(path)
+
+
+def connect(address: str, cafile: str | None = None, kind: str = "backdoor") -> socket.socket:
+    """Connect to ``HOST:PORT``, to a UNIX socket, or to the default one of a process id. OSError, ValueError."""
+    if address.isdigit():
+        from coro.backdoor._server import default_path
+
+        address = default_path(kind, int(address))
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "/" not in address:
+        sock = socket.create_connection((host.strip("[]") or "127.0.0.1", int(port)))
+        if cafile is not None:
+            import ssl
+
+            return ssl.create_default_context(cafile=cafile).wrap_socket(sock, server_hostname=host.strip("[]"))
+        return sock
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def main(arguments: list[str] | None = None, program: str = "python -m coro.backdoor", kind: str = "backdoor") -> int:
+    """The program; returns its exit status. ``kind`` chooses the default path of a process."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=f"Talk to the {kind} server of a running program. Ctrl-C interrupts, Ctrl-D ends the session.",
+    )
+    parser.add_argument(
+        "address", help="path of a UNIX socket, HOST:PORT, or the id of a process that uses the default"
+    )
+    parser.add_argument("--cafile", help="use TLS, and trust the certificates in this file")
+    options = parser.parse_args(arguments)
+    try:
+        sock = connect(options.address, options.cafile, kind)
+    except (OSError, ValueError) as exc:
+        print(f"cannot connect to {options.address}: {exc}", file=sys.stderr)
+        return 1
+    with sock:
+        interactive = sys.stdin.isatty()
+        client = Client(sock, interactive)
+        try:
+            if interactive:
+                signal.signal(signal.SIGINT, client.interrupt)
+                with line_editing(client):
+                    client.run()
+            else:
+                client.run()
+        except OSError as exc:
+            print(f"the connection broke: {exc}", file=sys.stderr)
+            return 1
+        if interactive:
+            print()
+    return 0

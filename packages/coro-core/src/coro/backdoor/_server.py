@@ -1,0 +1,326 @@
+"""Where the back door listens, and who may come in.
+
+A session can do whatever the program can, so reaching it is a permission:
+
+* A UNIX socket is the default. Its mode is 0600 before anybody can connect: a socket that was bound but does not listen
+  refuses connections, so the mode is set between the two.
+* TCP on the loopback interface lets in every user of this machine.
+* TCP on any other address needs a token or TLS, and is refused otherwise.
+
+A path that exists already is replaced only if it is a socket of our own user at which nobody listens any more.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import coro
+from coro import oserrors
+from coro.backdoor._session import ClientClass, backdoor
+
+__all__ = ["MAX_SESSIONS", "Server", "default_path", "listen_tcp", "listen_unix", "serve", "start"]
+
+#: Ports tried in turn when TCP was asked for without naming one.
+PORTS = range(8023, 8034)
+#: Sessions at a time, unless told otherwise: more than people look at one program, far fewer than it has descriptors.
+MAX_SESSIONS = 32
+#: Connections that the kernel may keep until they are accepted; one more would be tried again after a second.
+BACKLOG = 1024
+
+
+def private_folder() -> str:
+    """A folder that only our user can enter, made if need be: below XDG_RUNTIME_DIR, or else in the folder for
+    temporary files. OSError when somebody else has put something there."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.path.isdir(runtime):
+        path = os.path.join(runtime, "coro")
+    else:
+        path = os.path.join(tempfile.gettempdir(), f"coro-{os.getuid()}")
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(
+            errno.EPERM, "expected a folder of our own that nobody else can enter (mode 0700); remove it", path
+        )
+    return path
+
+
+def default_path(kind: str = "backdoor", pid: int | None = None) -> str:
+    """Where ``serve()`` of the process ``pid`` (default: this one) listens."""
+    return os.path.join(private_folder(), f"{os.getpid() if pid is None else pid}.{kind}")
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise FileExistsError(errno.EEXIST, "expected a free name or an old socket; this is something else", path)
+    if found.st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "this socket belongs to another user; choose another path", path)
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except FileNotFoundError:
+            return
+        except BlockingIOError:
+            pass  # a full backlog: somebody listens
+    raise oserrors.EADDRINUSE(errno.EADDRINUSE, "somebody listens at this socket; choose another path", path)
+
+
+def listen_unix(path: str) -> Any:
+    """A listening UNIX socket with mode 0600. OSError when the path is taken or cannot be made."""
+    _remove_stale(path)
+    sock = coro.unix_sock()
+    try:
+        try:
+            os.fchmod(sock.fileno(), 0o600)  # Linux gives the file this mode from the beginning
+        except OSError:
+            pass
+        sock.bind(path)
+        os.chmod(path, 0o600)
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def remove_socket(path: str, file: tuple[int, int]) -> None:
+    """Remove a socket of ours, known by (device, inode), unless something else has taken its name."""
+    try:
+        found = os.lstat(path)
+        if (found.st_dev, found.st_ino) == file:
+            os.unlink(path)
+    except OSError:
+        pass
+
+
+def listen_tcp(ip: str, ports: Iterable[int], guarded: bool) -> Any:
+    """A listening TCP socket at the first port that is free. ``guarded``: a token or TLS is asked for.
+
+    ValueError for an address that is no numeric one, or not of the loopback interface and not guarded; EADDRINUSE when
+    no port is free.
+    """
+    address = ipaddress.ip_address("127.0.0.1" if ip == "localhost" else ip)
+    if not address.is_loopback and not guarded:
+        raise ValueError(
+            f"whoever reaches {ip} could run any code in this process; pass token=... or tls=..., listen at "
+            "127.0.0.1, or use a UNIX socket (unix_path=...)"
+        )
+    for port in ports:
+        sock = coro.tcp6_sock() if address.version == 6 else coro.tcp_sock()
+        try:
+            sock.set_reuse_addr()
+            sock.bind((str(address), port))
+            sock.listen(BACKLOG)
+            return sock
+        except OSError as exc:
+            sock.close()
+            if exc.errno != errno.EADDRINUSE:
+                raise
+        except BaseException:
+            sock.close()
+            raise
+    raise oserrors.EADDRINUSE(errno.EADDRINUSE, f"every port of {list(ports)!r} at {ip} is in use")
+
+
+def peer_uid(sock: Any) -> int | None:
+    """The user at the other end of a UNIX socket; None where the system does not tell (only Linux does here)."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    raw = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
+    return int(struct.unpack("3i", raw)[1])
+
+
+def _is_ours(client_class: ClientClass) -> bool:
+    return isinstance(client_class, type) and issubclass(client_class, backdoor)
+
+
+class Server:
+    """A back door that listens. ``address`` is the path of its UNIX socket, or (ip, port)."""
+
+    def __init__(
+        self,
+        port: int | Iterable[int] | None = None,
+        ip: str | None = None,
+        unix_path: str | os.PathLike[str] | None = None,
+        welcome_message: str | None = None,
+        global_dict: Mapping[str, Any] | None = None,
+        client_class: ClientClass | None = None,
+        *,
+        token: str | None = None,
+        tls: Any = None,
+        max_sessions: int = MAX_SESSIONS,
+        allow_uids: Iterable[int] | None = None,
+    ) -> None:
+        if client_class is None:
+            client_class = backdoor
+        elif not callable(client_class):
+            raise TypeError(f"expected a class for the sessions (see coro.backdoor.backdoor), not {client_class!r}")
+        if not isinstance(max_sessions, int) or isinstance(max_sessions, bool):
+            raise TypeError(f"expected a number of sessions, not {max_sessions!r}")
+        if max_sessions < 1:
+            raise ValueError(f"at least one session must be possible, not {max_sessions}")
+        if token is not None and not isinstance(token, str):
+            raise TypeError(f"a token is a str, not {type(token).__name__}")
+        if token is not None and (not token.strip() or not token.isprintable()):
+            raise ValueError("a token is one line of printable characters; secrets.token_urlsafe() makes a good one")
+        if global_dict is not None and not isinstance(global_dict, Mapping):
+            raise TypeError(f"expected a dictionary of names, not {type(global_dict).__name__}")
+        self.welcome_message = welcome_message
+        self.global_dict = global_dict
+        if token is not None and not _is_ours(client_class):
+            raise TypeError(
+                "a token is asked for by coro.backdoor.backdoor.login(): expected a subclass of that as client_class, "
+                f"not {client_class!r}"
+            )
+        self.client_class = client_class
+        self.token = token
+        self.tls = tls
+        self.max_sessions = max_sessions
+        self.allow_uids = None if allow_uids is None else frozenset(allow_uids)
+        self.sessions = 0
+        self.refused = 0
+        self.is_open = True
+        self._threads: set[Any] = set()
+        self._file: tuple[int, int] | None = None
+        self.sock: Any
+        self.address: Any
+        if port is None and ip is None:
+            path = default_path() if unix_path is None else os.fspath(unix_path)
+            self.sock = listen_unix(path)
+            found = os.lstat(path)
+            self._file = (found.st_dev, found.st_ino)
+            self.address = path
+        elif unix_path is not None:
+            raise TypeError("expected unix_path, or port and ip, not both")
+        elif self.allow_uids is not None:
+            raise TypeError("allow_uids needs a UNIX socket: TCP does not tell who is at the other end")
+        else:
+            ports = PORTS if port is None else (port,) if isinstance(port, int) else tuple(port)
+            self.sock = listen_tcp("127.0.0.1" if ip is None else ip, ports, token is not None or tls is not None)
+            self.address = self.sock.getsockname()[:2]
+
+    def run(self) -> None:
+        """Accept sessions until ``close``."""
+        try:
+            while self.is_open:
+                try:
+                    sock, address = self.sock.accept()
+                except coro.ClosedError:
+                    return
+                self._admit(sock, address)
+                del sock, address
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Listen no longer, and end the sessions there are."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.sock.close()
+        if self._file is not None:
+            remove_socket(self.address, self._file)
+        for thread in list(self._threads):
+            if thread is not coro.current():
+                thread.shutdown()
+
+    def _admit(self, sock: Any, address: Any) -> None:
+        text = None
+        if self.sessions >= self.max_sessions:
+            text = f"{self.sessions} sessions are open, and no more are allowed; close one\r\n"
+        elif self.allow_uids is not None and peer_uid(sock) not in self.allow_uids:
+            text = "this back door is for other users\r\n"
+        if text is not None:
+            self.refused += 1
+            try:
+                if self.tls is None:
+                    sock.send(text.encode())
+            except OSError:
+                pass
+            sock.close()
+            return
+        self.sessions += 1
+        thread = coro.spawn(self._session, sock, address, thread_name="backdoor session", daemon=True)
+        self._threads.add(thread)
+
+    def _session(self, sock: Any, address: Any) -> None:
+        try:
+            if self.tls is not None:
+                try:
+                    with coro.timeout(30):
+                        sock = self.tls.wrap(sock, server_side=True)
+                except (OSError, EOFError, ValueError, coro.TimeoutError):
+                    return  # a port scanner, or somebody without TLS
+            if _is_ours(self.client_class):
+                self.client_class(
+                    sock, welcome_message=self.welcome_message, global_dict=self.global_dict, token=self.token
+                ).read_eval_print_loop()
+            else:
+                self.client_class(sock, address, self.welcome_message, self.global_dict)
+        except (OSError, coro.ClosedError):
+            pass  # the peer has gone
+        finally:
+            self.sessions -= 1
+            self._threads.discard(coro.current())
+            sock.close()
+
+
+def serve(
+    port: int | Iterable[int] | None = None,
+    ip: str | None = None,
+    unix_path: str | os.PathLike[str] | None = None,
+    welcome_message: str | None = None,
+    global_dict: Mapping[str, Any] | None = None,
+    client_class: ClientClass | None = None,
+    **options: Any,
+) -> None:
+    """Listen for sessions in the running thread; does not return. Usually
+    ``coro.spawn(coro.backdoor.serve, unix_path="/run/app/backdoor", daemon=True)``.
+
+    unix_path: where the UNIX socket (mode 0600) is made; without any address it is ``default_path()``. port, ip: listen
+    at a TCP port instead, or at the first free one of several; an ip alone means ports 8023 to 8033, a port alone
+    127.0.0.1. An ip that is not of the loopback interface needs ``token`` or ``tls``. welcome_message: shown at the
+    beginning of a session. global_dict: what a session sees, default the namespace of ``__main__``; it works on a copy.
+    client_class: a subclass of ``backdoor``; or anything else, called in the thread of each session as
+    ``client_class(sock, address, welcome_message, global_dict)``.
+
+    Options: token, a secret that the peer has to send as its first line; tls, an object with
+    ``wrap(sock, server_side=True)``; max_sessions, 32 by default; allow_uids, the users that may come in through the
+    UNIX socket (Linux).
+
+    Raises OSError when the address cannot be had, ValueError when it is not allowed, TypeError for options that make
+    no sense. Sessions are daemon threads: they keep no loop from ending.
+    """
+    Server(port, ip, unix_path, welcome_message, global_dict, client_class, **options).run()
+
+
+def start(*args: Any, **options: Any) -> Server:
+    """Like ``serve``, but in a daemon thread of its own. Returns the Server, which already listens: its ``address``
+    tells where, its ``close()`` ends it with all sessions. Parameters and errors as for ``serve``."""
+    server = Server(*args, **options)
+    try:
+        coro.spawn(server.run, thread_name="backdoor", daemon=True)
+    except BaseException:
+        server.close()
+        raise
+    return server

@@ -1,0 +1,87 @@
+"""Programs written for blocking sockets and OS threads, run unchanged on coro threads.
+
+    import coro
+
+    coro.install_thread_emulation()
+    coro.run(program)
+
+Attributes of the standard library's own modules are replaced (`threading`, `socket`, `time.sleep` and so on, one file
+of this package each), so whatever was imported before keeps working on the same classes. `_install.py` says how; the
+manual's chapter on emulation says what a program may rely on. Importing this package replaces nothing, and loads the
+modules to be replaced only when they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from coro.emulation._warning import EmulationWarning
+
+__all__ = ["EmulationWarning", "install", "installed", "is_installed", "original", "uninstall"]
+
+_ever = False
+
+
+def install() -> None:
+    """Make blocking calls of the standard library suspend the calling coro thread only, from now on.
+
+    Covered: threads and locks (`threading`, `_thread`, `queue`, `concurrent.futures`, locks of imports and of
+    `logging`), `socket` and `ssl`, `select` and `selectors`, `time.sleep`, children (`subprocess`, ``os.wait*``),
+    pipes, signal handlers, and the resolution of names. Calls from OS threads without a loop do what they always did.
+    May be called before or inside `coro.run`, best before other modules are imported; again, it does nothing.
+
+    Warns with EmulationWarning of what existed and could not be changed. WrongThreadError while a loop runs in another
+    OS thread.
+    """
+    global _ever
+    from coro.emulation import _install
+
+    _ever = True
+    _install.install()
+
+
+def uninstall() -> None:
+    """Put everything back. Threads that run go on, and objects that were made meanwhile keep working; does nothing when
+    it is not installed. WrongThreadError while a loop runs in another OS thread."""
+    if _ever:
+        from coro.emulation import _install
+
+        _install.uninstall()
+
+
+def is_installed() -> bool:
+    """Is the emulation installed?"""
+    if not _ever:
+        return False
+    from coro.emulation import _install
+
+    return _install.is_installed()
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[None]:
+    """``with coro.emulation.installed():`` emulates for the time of a block; inside one, and where the emulation is
+    installed anyway, it does nothing. Warnings and errors as for install() and uninstall()."""
+    if is_installed():
+        yield
+        return
+    install()
+    try:
+        yield
+    finally:
+        uninstall()
+
+
+def original(name: str) -> Any:
+    """A module of the standard library as it was before the emulation: ``original("threading").Thread`` is a real OS
+    thread, ``original("time").sleep`` blocks the whole OS thread.
+
+    name: any importable module; one that the emulation does not touch is returned as it is. Methods of classes that are
+    changed in place (``socket.socket``, ``ssl.SSLSocket``) behave as ever when an OS thread without a loop calls them;
+    in a coro thread they are emulated here, too. ImportError when there is no such module; TypeError unless a str.
+    """
+    from coro.emulation import _originals
+
+    return _originals.original(name)

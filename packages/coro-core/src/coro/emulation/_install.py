@@ -1,0 +1,168 @@
+"""Installing and uninstalling the emulation.
+
+In this order: a second copy of `threading` is loaded for whoever needs OS threads; every room says what it replaces,
+and that is done, in all modules; coro's own modules get the originals; locks that exist already are exchanged; and one
+coro thread becomes the program's main thread. Uninstalling undoes it from the end. Exchanged locks stay: they serve OS
+threads, too.
+
+The main thread is the coro thread that installs or, when no loop runs yet, main of the next `coro.run`, which then also
+does at its end what a program does: let executors finish, and wait for threads that are no daemons.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading as _real_threading
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from coro import _emulated, _scheduler
+from coro.emulation import (
+    _instances,
+    _originals,
+    _os,
+    _thread,
+    queue,
+    select,
+    signal,
+    socket,
+    ssl,
+    subprocess,
+    threading,
+    time,
+)
+from coro.emulation._plan import Plan
+from coro.emulation._warning import EmulationWarning
+
+__all__ = ["install", "is_installed", "uninstall"]
+
+_ROOMS = (_thread, threading, queue, time, select, socket, ssl, _os, subprocess, signal)
+#: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
+_OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")
+#: Where coro's own modules must see the originals.
+_OWN_SEES = ("threading", "_thread", "signal", "time", "select", "subprocess", "queue")
+
+
+class _State:
+    def __init__(self) -> None:
+        self.plan: Plan | None = None
+        self.own: list[tuple[dict[str, Any], str, Any]] = []
+        self.spawn_main: Callable[..., Any] | None = None
+
+
+_state = _State()
+
+
+def is_installed() -> bool:
+    """Is the emulation installed?"""
+    return _state.plan is not None
+
+
+def _keep_originals(plan: Plan) -> None:
+    for owner, name, _ in plan.wanted:
+        if isinstance(owner, types.ModuleType) and owner is not _real_threading and hasattr(owner, name):
+            _originals.keep(owner.__name__, name, getattr(owner, name))
+
+
+def _show_originals_to_own_modules() -> None:
+    views = {id(sys.modules[name]): _originals.ORIGINALS[name] for name in _OWN_SEES if name in _originals.ORIGINALS}
+    for module_name, module in list(sys.modules.items()):
+        if (module_name != "coro" and not module_name.startswith("coro.")) or module_name.startswith("coro.emulation"):
+            continue
+        names = vars(module)
+        for name, value in list(names.items()):
+            view = views.get(id(value))
+            if view is not None:
+                _state.own.append((names, name, value))
+                names[name] = view
+
+
+def _spawn_main(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In the place of the scheduler's: main of coro.run is the main thread of the program."""
+    assert _state.spawn_main is not None
+    if not callable(function):
+        return _state.spawn_main(function, args, kwargs)
+
+    def main() -> Any:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if is_installed() and _emulated.get_main() == _scheduler.current().id:
+                threading.join_threads()
+
+    main.__qualname__ = main.__name__ = getattr(function, "__qualname__", type(function).__qualname__)
+    thread = _state.spawn_main(main, (), {})
+    _emulated.set_main(thread.id, _real_threading.main_thread().ident)
+    return thread
+
+
+def install() -> None:
+    """See coro.install_thread_emulation."""
+    if is_installed():
+        return
+    if _scheduler.coro_is_running() and not _scheduler._in_loop_os_thread():
+        _scheduler._all_threads()  # raises WrongThreadError
+    for name in _OWN:
+        importlib.import_module(name)
+    _originals.take_copies()
+    plan = Plan()
+    for room in _ROOMS:
+        room.plan(plan)
+    _keep_originals(plan)
+    running = [thread.name for thread in _real_threading.enumerate() if _is_foreign(thread)]
+    _state.plan = plan
+    try:
+        plan.apply()
+        _show_originals_to_own_modules()
+        threading.take_over_main(plan)
+        problems = _instances.exchange()
+        signal.take_over()
+        _state.spawn_main = _scheduler._spawn_main
+        _scheduler._spawn_main = _spawn_main
+        if _emulated.in_thread_of_loop():
+            _emulated.set_main(_scheduler.current().id, _real_threading.main_thread().ident)
+        problems += [f"the running OS thread {name!r}" for name in running]
+        if problems:
+            warnings.warn(
+                "these existed before the emulation was installed and still block the whole OS thread: "
+                + "; ".join(problems)
+                + ". Install it earlier, before they are made.",
+                EmulationWarning,
+                stacklevel=3,
+            )
+    except BaseException:  # a warning that is an error, for one
+        uninstall()
+        raise
+
+
+def _is_foreign(thread: _real_threading.Thread) -> bool:
+    """An OS thread of the program's: neither the main one nor a worker of coro's."""
+    return (
+        thread is not _real_threading.main_thread()
+        and thread is not _real_threading.current_thread()
+        and thread.name != "coro worker"
+        and not isinstance(thread, _real_threading._DummyThread)
+    )
+
+
+def uninstall() -> None:
+    """See coro.uninstall_thread_emulation."""
+    plan = _state.plan
+    if plan is None:
+        return
+    if _scheduler.coro_is_running() and not _scheduler._in_loop_os_thread():
+        _scheduler._all_threads()
+    if _state.spawn_main is not None:
+        _scheduler._spawn_main = _state.spawn_main
+        _state.spawn_main = None
+    _emulated.set_main(0, _real_threading.main_thread().ident)
+    signal.give_back()
+    threading.give_back_main(plan)
+    for names, name, value in reversed(_state.own):
+        names[name] = value
+    _state.own.clear()
+    plan.undo()
+    _state.plan = None

@@ -1,0 +1,490 @@
+"""``coro.serve(handler, address)`` and ``coro.Server``: a stream server with a thread for each connection.
+
+A server is three kinds of threads: a runner, which owns two groups; an acceptor for each listening socket, in the
+first; and one for each connection, in the second.  Ending is the order in which the runner leaves its groups: acceptors
+first, then the listeners are closed, then connections are waited for.  So "drain" is "stop the acceptors and wait",
+and nothing a connection does reaches the others: what its handler raises goes to the exception notifier.
+
+Limits.  ``max_connections`` is the limit of the second group.  An acceptor waits for room *before* it accepts, so that
+surplus clients queue in the kernel, not in our memory, and get served by another process if one shares the socket.
+Several acceptors may each find the last place free: what they accept too much, at most one connection each, waits as a
+queued member of the group; handlers never run in greater number than allowed.
+
+When the process is out of descriptors or the kernel out of buffers, ``accept_many`` itself pauses and tells (see
+_socket_receive.pxi).  Other errors of accept(2) belong to one connection ("Error handling" in accept(2): network errors
+that were pending on the new socket are reported by accept) or come from a packet filter (EPERM): they are counted and
+followed by a pause.  Those that say that the listener itself is no good end the server.
+
+Cost: one thread and four small objects a connection, no task switch between accepting and the first handler's start.
+Rejected: handlers as pooled threads (a new thread costs a few microseconds here), closing connections above the limit
+(clients see resets instead of waiting), level-triggered listeners (the acceptor asks the kernel anew before each wait
+anyway, so that nothing is stranded when processes share a listener).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+from coro import _scheduler, oserrors
+from coro._conditions import event
+from coro._socket import sock
+from coro.clients import _seconds
+from coro.exceptions import ClosedError, LoopError, Shutdown, TimeoutError
+from coro.groups import GroupError, group
+from coro.listeners import Listener, open_listeners
+from coro.signal_handler import register, unregister
+
+__all__ = ["Server", "ServerError", "ServerStatistics", "serve"]
+
+#: Connections accepted in one go: the acceptor runs again after those threads had their first turn.
+BATCH = 64
+#: Seconds of rest after an error of accept(2) that is not our lack of resources.
+ERROR_PAUSE = 0.05
+#: Seconds that a handshake (``wrap``) may take: enough for a slow line, too short to hoard connections.
+WRAP_TIMEOUT = 10.0
+#: Seconds that closing a wrapped stream may take (a farewell message to a peer that does not read).
+CLOSE_TIMEOUT = 1.0
+
+_FATAL = (oserrors.EBADF, oserrors.EINVAL, oserrors.ENOTSOCK, oserrors.EOPNOTSUPP, oserrors.EFAULT)
+
+# The servers of this process that are not at their end.  prefork tells them to drain.
+_live: dict[Server, None] = {}
+# Set in a worker process of prefork: what to call when a server has started.
+_on_start: Callable[[Server], object] | None = None
+
+
+class ServerError(Exception):
+    """The server is not in a state for this: started twice, or asked by one of its own handlers to wait for all of
+    them."""
+
+
+class ServerStatistics(NamedTuple):
+    """State of a server; debugging information."""
+
+    #: Connections whose handler (or ``wrap``) runs.
+    active: int
+    #: Accepted connections that wait for room under ``max_connections``.
+    queued: int
+    #: Connections accepted so far.
+    accepted: int
+    #: Connections whose handler has ended so far, by whatever way.
+    finished: int
+    #: Handlers that raised something else than Shutdown.
+    failed: int
+    #: Connections given up because ``wrap`` failed or took too long.
+    wrap_failures: int
+    #: Errors of accept(2) that were not waited out by the socket itself.
+    accept_errors: int
+    #: How many may be active at once, or None.
+    max_connections: int | None
+    #: Whether it accepts connections.
+    accepting: bool
+
+
+def _tell() -> None:
+    """In an except block: hand the exception to the notifier."""
+    from coro._reports import default_exception_notifier
+
+    notifier = _scheduler.set_exception_notifier(None)
+    _scheduler.set_exception_notifier(notifier)
+    try:
+        (notifier or default_exception_notifier)()
+    except Exception:
+        return  # a notifier that fails must not end the server
+
+
+class Server:
+    """``with coro.Server(handler, address) as server:`` accepts connections and calls ``handler(conn, address)`` for
+    each, in a thread of its own.
+
+    ``handler`` gets the connected sock and the peer's address. When it returns or raises, the connection is closed; an
+    exception goes to the exception notifier, and the server goes on.
+
+    ``address`` is ``(host, port)``, the path of a UNIX socket (str, bytes, path object), a listening socket (a ``sock``
+    or one of the standard library; it is not closed), or a list of these. Host None or ``""`` is every address of the
+    machine, IPv4 and IPv6 in one socket; port 0 is a free one, see ``addresses``. A UNIX socket left over by a process
+    that has died is replaced, and the file is removed at the end.
+
+    ``max_connections``: with so many handlers running the server stops accepting, and goes on when one has ended; the
+    others queue in the kernel. ``backlog`` is how many may queue there. ``reuse_port`` sets SO_REUSEPORT, so that
+    several processes listen on one port. ``nodelay`` sets TCP_NODELAY on the connections. ``wrap(conn)`` is called in
+    the connection's own thread before the handler, which gets what it returns: the place for a TLS handshake;
+    ``wrap_timeout`` are the seconds it may take. A ``wrap`` that fails with OSError, EOFError or by its limit only
+    counts in the statistics; other exceptions are told to the notifier. The wrapped stream's ``close`` is called before
+    the connection's. ``daemon``: the server keeps no loop from ending.
+
+    The sockets listen as soon as the object is made; connections are accepted from ``start`` on, which the ``with``
+    block calls. Leaving the block calls ``close``.
+
+    Raises OSError, with the address in its text, when it cannot listen there; coro.NameError for a host name without
+    address; TypeError and ValueError for malformed arguments.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Any, Any], object],
+        address: Any,
+        *,
+        max_connections: int | None = None,
+        backlog: int = 4096,
+        reuse_port: bool = False,
+        nodelay: bool = True,
+        wrap: Callable[[sock], Any] | None = None,
+        wrap_timeout: float = WRAP_TIMEOUT,
+        daemon: bool = False,
+    ) -> None:
+        if not callable(handler):
+            raise TypeError(f"the handler is a function of a connection and an address, not {handler!r}")
+        if wrap is not None and not callable(wrap):
+            raise TypeError(f"wrap is a function of a connection that returns a stream, not {wrap!r}")
+        group(max_connections)  # refuses an impossible limit
+        self._wrap_timeout = _seconds("wrap_timeout", wrap_timeout, 0)
+        self._handler = handler
+        self._wrap = wrap
+        self._daemon = bool(daemon)
+        self._most = max_connections
+        self._accepted = self._failed = self._wrap_failures = self._accept_errors = 0
+        self._acceptors: group | None = None
+        self._connections: group | None = None
+        self._error: BaseException | None = None
+        self._started = self._stopping = self._closing = False
+        self._ended = event()
+        self._listeners: list[Listener] = open_listeners(
+            address, backlog=backlog, reuse_port=reuse_port, nodelay=nodelay
+        )
+        #: Where it listens, as ``getsockname`` says: one entry a listening socket.
+        self.addresses: list[Any] = [listener.sock.getsockname() for listener in self._listeners]
+
+    def __repr__(self) -> str:
+        s = self.statistics()
+        state = "ended" if self._ended.is_set() else "accepting" if s.accepting else "not accepting"
+        where = ", ".join(map(str, self.addresses))
+        return f"<Server on {where}: {state}, {s.active} connections>"
+
+    # -- from outside
+
+    def start(self) -> Server:
+        """Begin to accept; returns the server. Does not block. ServerError when it was started or closed before;
+        LoopError while the loop ends; WrongThreadError in another OS thread than the loop's."""
+        if self._started or self._stopping:
+            raise ServerError(f"a server is started once, and not after its end; make a new one: {self!r}")
+        _scheduler.spawn(self._run, thread_name=f"server on {self.addresses[0]}", daemon=self._daemon)
+        self._started = True
+        return self
+
+    def stop(self) -> None:
+        """Accept no more connections; those there are go on. Does not block. Connections that the kernel has queued
+        are accepted first, as far as ``max_connections`` lets them, unless the listening socket is the caller's."""
+        self._stopping = True
+        if self._acceptors is not None:
+            self._acceptors.shutdown()
+        elif not self._started:
+            self._finish()
+
+    def shutdown(self) -> None:
+        """Accept no more connections and send Shutdown to all handlers. Does not block."""
+        self._closing = True
+        self.stop()
+        if self._connections is not None:
+            self._connections.shutdown()
+
+    def wait(self) -> None:
+        """Block until the server has ended: it was stopped, and all handlers have returned.
+
+        Raises the OSError or ClosedError that ended it, if one did; ServerError in one of its own handlers.
+        """
+        self._refuse_inside("wait")
+        self._ended.wait()
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """End in order: accept no more connections, and wait until the handlers have returned.
+
+        After ``timeout`` seconds (None: no limit) those that still run get Shutdown and are waited for. Returns
+        whether all had returned by themselves. ServerError in one of the server's own handlers; TypeError and
+        ValueError for a limit that is none.
+        """
+        self._refuse_inside("drain")
+        if timeout is not None:
+            timeout = _seconds("the limit", timeout, 0)
+        self.stop()
+        if timeout is None:
+            self._ended.wait()
+            return True
+        try:
+            _scheduler.with_timeout(timeout, self._ended.wait)
+        except TimeoutError:
+            self.shutdown()
+            self._ended.wait()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Shut down and wait for the end; nothing happens when it has ended. In one of the server's own handlers it
+        does not wait."""
+        self.shutdown()
+        if not self._is_inside() and not self._ended.is_set():
+            self._ended.wait()
+
+    def statistics(self) -> ServerStatistics:
+        """Figures for debugging."""
+        active = queued = finished = 0
+        if self._connections is not None:
+            s = self._connections.statistics()
+            active, queued, finished = s.running, s.queued, s.finished
+        return ServerStatistics(
+            active,
+            queued,
+            self._accepted,
+            finished,
+            self._failed,
+            self._wrap_failures,
+            self._accept_errors,
+            self._most,
+            self._started and not self._stopping,
+        )
+
+    def __enter__(self) -> Server:
+        if not self._started:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> Literal[False]:
+        self.close()
+        return False
+
+    def _is_inside(self) -> bool:
+        return self._connections is not None and _scheduler.current() in self._connections.threads
+
+    def _refuse_inside(self, what: str) -> None:
+        if self._is_inside():
+            raise ServerError(f"{what}() in one of the server's own handlers would wait for itself; use stop() there")
+
+    # -- the runner
+
+    def _run(self) -> None:
+        _live[self] = None
+        try:
+            with group(self._most) as self._connections:
+                with group() as self._acceptors:
+                    if self._stopping:
+                        self._acceptors.shutdown()
+                    else:
+                        for listener in self._listeners:
+                            self._acceptors.spawn(
+                                self._accept, listener, thread_name=f"acceptor on {listener.sock.getsockname()}"
+                            )
+                        if _on_start is not None:
+                            _on_start(self)
+                self._close_listeners()
+                if self._closing:
+                    self._connections.shutdown()
+        finally:
+            self._finish()
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    def _finish(self) -> None:
+        self._stopping = True
+        _live.pop(self, None)
+        self._close_listeners()
+        self._ended.set()
+
+    # -- acceptors
+
+    def _accept(self, listener: Listener) -> None:
+        connections = self._connections
+        assert connections is not None
+        try:
+            while True:
+                connections.wait_for_room()
+                try:
+                    self._spawn(connections, listener.sock.accept_many(self._room(connections)))
+                except _FATAL as e:
+                    self._fail(e)
+                    return
+                except OSError:
+                    self._accept_errors += 1
+                    _scheduler.sleep_relative(ERROR_PAUSE)
+        except ClosedError as e:
+            self._fail(e)
+        except (GroupError, LoopError):
+            return  # no more threads: the server or the loop is ending
+        except Shutdown:
+            if self._stopping and not self._closing and listener.ours:
+                self._accept_rest(connections, listener)
+            raise
+
+    def _room(self, connections: group) -> int:
+        if self._most is None:
+            return BATCH
+        return max(1, min(BATCH, (self._most - connections.statistics().running) // len(self._listeners)))
+
+    def _spawn(self, connections: group, batch: list[Any]) -> None:
+        while batch:
+            conn, address = batch.pop(0)
+            self._accepted += 1
+            try:
+                connections.spawn(self._serve, conn, address, thread_name=f"connection from {address}")
+            except BaseException:
+                conn.close()
+                for conn, _ in batch:
+                    conn.close()
+                raise
+
+    def _accept_rest(self, connections: group, listener: Listener) -> None:
+        """What the kernel has queued would be reset when the listener is closed."""
+        look = select.poll()
+        look.register(listener.sock.fileno(), select.POLLIN)
+        try:
+            with _scheduler.timeout(ERROR_PAUSE * 10):
+                while look.poll(0) and (self._most is None or connections.statistics().running < self._most):
+                    self._spawn(connections, [listener.sock.accept()])
+        except (TimeoutError, OSError, GroupError, LoopError):
+            return  # it went away, or we must
+
+    def _fail(self, exc: BaseException) -> None:
+        """A listener is no good any more: end in order, and have wait() say why."""
+        self._error = exc
+        self.stop()
+
+    # -- connections
+
+    def _serve(self, conn: sock, address: Any) -> None:
+        stream: Any = conn
+        try:
+            if self._wrap is not None:
+                stream = self._wrapped(conn)
+            if stream is not None:
+                self._handler(stream, address)
+        except Shutdown:
+            raise
+        except BaseException:
+            self._failed += 1
+            _tell()
+        finally:
+            try:
+                if stream is not conn and stream is not None:
+                    self._close_stream(stream)
+            finally:
+                conn.close()
+
+    def _wrapped(self, conn: sock) -> Any:
+        """What the handler gets, or None."""
+        assert self._wrap is not None
+        limit = _scheduler.timeout(self._wrap_timeout)
+        try:
+            with limit:
+                return self._wrap(conn)
+        except (OSError, EOFError):
+            self._wrap_failures += 1
+        except TimeoutError:
+            if not limit.expired:
+                raise
+            self._wrap_failures += 1
+        except Exception:
+            self._wrap_failures += 1
+            _tell()
+        return None
+
+    def _close_stream(self, stream: Any) -> None:
+        close = getattr(stream, "close", None)
+        if close is None:
+            return
+        try:
+            _scheduler.with_timeout(CLOSE_TIMEOUT, close)
+        except (OSError, EOFError, ClosedError, TimeoutError):
+            return  # the peer has gone, or does not listen
+        except Exception:
+            _tell()
+
+
+# -- the blocking form
+
+_draining: dict[Server, float] = {}  # by SIGTERM: server -> seconds
+
+
+def _on_sigterm(signum: int) -> None:
+    for server, seconds in list(_draining.items()):
+        _scheduler.spawn(server.drain, seconds, thread_name="drain after SIGTERM")
+
+
+@contextmanager
+def _drained_by_sigterm(server: Server, seconds: float) -> Iterator[None]:
+    if not _draining:
+        register(signal.SIGTERM, _on_sigterm)
+    _draining[server] = seconds
+    try:
+        yield
+    finally:
+        del _draining[server]
+        if not _draining:
+            unregister(signal.SIGTERM)
+
+
+def serve(
+    handler: Callable[[Any, Any], object],
+    address: Any,
+    *,
+    drain_timeout: float | None = None,
+    started: Callable[[Server], object] | None = None,
+    max_connections: int | None = None,
+    backlog: int = 4096,
+    reuse_port: bool = False,
+    nodelay: bool = True,
+    wrap: Callable[[sock], Any] | None = None,
+    wrap_timeout: float = WRAP_TIMEOUT,
+) -> None:
+    """Serve until told to stop: ``handler(conn, address)`` in a thread for each connection.
+
+    Blocks the calling thread. It returns when somebody has called ``stop``, ``drain`` or ``close`` of the server
+    (``started(server)`` is called with it, once it listens) and all handlers have returned; when the calling thread is
+    interrupted the server is closed. drain_timeout: when not None, SIGTERM makes the server drain with that limit in
+    seconds, and ``serve`` return, instead of ending the loop; for the main OS thread only. Under ``coro.prefork``
+    SIGTERM drains every server, and this is not needed. The other parameters are those of ``coro.Server``.
+
+    Raises what ``coro.Server`` raises, and OSError when a listening socket fails for good; SimultaneousError when
+    ``drain_timeout`` is given and SIGTERM has another handler.
+    """
+    if started is not None and not callable(started):
+        raise TypeError(f"started is a function of the server, not {started!r}")
+    if drain_timeout is not None:
+        drain_timeout = _seconds("drain_timeout", drain_timeout, 0)
+    _scheduler._running_thread()  # refuse before anything is opened
+    server = Server(
+        handler,
+        address,
+        max_connections=max_connections,
+        backlog=backlog,
+        reuse_port=reuse_port,
+        nodelay=nodelay,
+        wrap=wrap,
+        wrap_timeout=wrap_timeout,
+    )
+    with server:
+        if started is not None:
+            started(server)
+        if drain_timeout is None or _on_start is not None:
+            server.wait()
+        else:
+            with _drained_by_sigterm(server, drain_timeout):
+                server.wait()
+
+
+def _after_fork() -> None:
+    _live.clear()
+    _draining.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""The old place of the test helper; see ``coro.testing`` for everything else."""
