@@ -1,38 +1,45 @@
-"""Fixtures for tests that look after the whole process: what a test leaves behind fails that test."""
+"""Fixtures for tests that look after the whole process: what a test leaves behind fails that test. And the choice of
+the poller they run on: `pytest --poller fake-kqueue` takes the one of the BSDs, over an imitation of kqueue(2)."""
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
-
 import pytest
 
-import coro
-from coro import _scheduler
+from coro import testing
 
 
-def open_descriptors() -> int | None:
-    """How many descriptors this process has; None where the system has no /proc."""
-    try:
-        return len(os.listdir("/proc/self/fd"))
-    except OSError:
-        return None
+def pytest_addoption(parser):
+    parser.addoption(
+        "--poller",
+        choices=("system", "fake-kqueue"),
+        default="system",
+        help="run on the system's own poller, or on that for kqueue(2) with an imitation of it",
+    )
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "epoll_only(reason): about epoll itself, so not run on another poller")
+    if config.getoption("--poller") == "fake-kqueue":
+        import fake_kqueue
+
+        fake_kqueue.use()
+
+
+def pytest_report_header(config):
+    return f"poller: {config.getoption('--poller')}"
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--poller") == "system":
+        return
+    for item in items:
+        for mark in item.iter_markers("epoll_only"):
+            item.add_marker(pytest.mark.skip(reason=f"about epoll: {mark.args[0]}"))
 
 
 @pytest.fixture
 def leaves_nothing():
-    """After the test no loop runs, there are no more thread objects and descriptors than before, no slot has a thread,
-    nothing traces, and the recursion limit and the exception notifier are what they were."""
-    gc.collect()
-    threads, descriptors, limit = coro.get_live_coros(), open_descriptors(), sys.getrecursionlimit()
-    notifier = coro.set_exception_notifier(None)
-    coro.set_exception_notifier(notifier)
-    yield
-    assert not coro.coro_is_running()
-    assert sys.getrecursionlimit() == limit
-    assert coro.set_exception_notifier(notifier) is notifier
-    gc.collect()
-    assert coro.get_live_coros() == threads
-    assert not any(_scheduler._slot_owners())
-    assert open_descriptors() == descriptors
+    """After the test no loop runs, there are no more thread objects, sockets and descriptors than before, nobody is
+    bound to a slot, and the recursion limit and the exception notifier are what they were."""
+    with testing.no_leaks(strict=True):
+        yield

@@ -14,13 +14,18 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coro import _ticks
+from coro import _choose_poller, _kqueue, _ticks, testing
 
 #: Seconds after which a program counts as hung. Generous: the machine may be busy, and nothing waits for it normally.
 LIMIT = 60
 
 #: A shell that starts the tests in the background has them ignore SIGINT, and programs inherit that.
 PROLOGUE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); del signal\n"
+
+
+def on_kqueue() -> bool:
+    """Do the tests run on the poller for kqueue(2)?  It knows amounts, and has other descriptors of its own."""
+    return _choose_poller.choose() is _kqueue.KqueuePoller
 
 
 @dataclass(frozen=True)
@@ -51,18 +56,17 @@ def ok(source: str, *options: str) -> list[str]:
     """The output lines of a program that has to succeed without writing to stderr."""
     outcome = program(source, *options)
     assert outcome.code == 0, outcome.err
-    assert outcome.err == ""
+    # A slice that took long because the machine is busy is no fault of the program's.
+    complaints = [line for line in outcome.err.splitlines() if " High Latency: (" not in line]
+    assert complaints == [], outcome.err
     return outcome.lines
 
 
 @contextlib.contextmanager
 def virtual_clock() -> Iterator[None]:
     """Time stands still but for advance()."""
-    _ticks.install_virtual(10**12)
-    try:
+    with testing.virtual_clock(start=1000):
         yield
-    finally:
-        _ticks.remove_virtual()
 
 
 def advance(seconds: float) -> None:

@@ -14,6 +14,7 @@ import coro
 #: Public names that are not called: what they would do to the program, or why there is nothing to misuse.
 NOT_CALLED = {
     "set_exit": "ends the loop, whatever the code; its grace period is checked in test_ending.py",
+    "fork": "takes no arguments, and without any it forks",
     "oserrors": "a module",
     "event_map": "a mapping",
     "all_threads": "a mapping",
@@ -25,7 +26,11 @@ NOT_CALLED = {
     "MAX_LIO": "a number",
     "SUCCESS": "a string",
     "FAILURE": "a string",
+    "UNAME": "a string",
+    "tick_update_interval": "a number",
+    "sigterm_handler": "ends the loop, whatever the arguments",
     "exception_notifier": "the default notifier under its old name",
+    "install_thread_emulation": "replaces the standard library that the sweep itself uses",
 }
 
 SWEEP = """
@@ -200,6 +205,7 @@ BLOCKING = {
     "accept": lambda s: s.accept(),
     "connect": lambda s: coro.tcp_sock().connect(("127.0.0.1", 1)),
     "wait_for_read": lambda s: s.wait_for_read(),
+    "select": lambda s: coro.select(coro.case.read(s)),
 }
 
 

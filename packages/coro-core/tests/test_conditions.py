@@ -264,31 +264,3 @@ def test_an_interruption_after_the_barrier_opened_harms_nobody():
     first.raise_exception(Stop)
     settle()
     assert log == [("first", Stop)] and b.waiting == ()
-
-
-# ------------------------------------------------------------------------------------------------- for select
-
-
-@in_loop
-def test_watchers_are_told_and_own_nothing():
-    e, log = event(), []
-
-    def watch():
-        e._watch(coro.current())
-        try:
-            while not e._ready():
-                coro._yield()
-            log.append("ready")
-        finally:
-            e._unwatch(coro.current())
-
-    t = coro.spawn(watch)
-    settle()
-    e.set()
-    e.clear()
-    settle()
-    assert log == []
-    e.set()
-    t.join()
-    assert log == ["ready"]
-    e._unwatch(t)

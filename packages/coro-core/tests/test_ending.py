@@ -183,6 +183,71 @@ def test_who_asked_for_the_exit_gets_its_shutdown_at_its_next_suspension():
     assert log == ["goes on", "shutdown"]
 
 
+@pytest.mark.parametrize("when", ["same drain", "later"])
+def test_an_exit_asked_for_after_main_has_failed_hides_no_error(when):
+    """Whether the other thread asks at once or in its clean-up, while the loop ends because of main."""
+    seen = []
+
+    def other():
+        try:
+            coro._yield()
+        except coro.Shutdown:
+            if when == "later":
+                coro.set_exit(3)
+
+    def main():
+        t = coro.spawn(other)
+        coro.yield_slice()
+        if when == "same drain":
+            coro.spawn(coro.set_exit, 3)
+        assert not t.dead
+        raise ValueError("in main")
+
+    def notifier():
+        seen.append(sys.exc_info()[1])
+        assert str(seen[0]) == "in main" and seen[0].__context__ is None
+
+    coro.set_exception_notifier(notifier)
+    try:
+        assert exit_of(coro.run, main) == 3
+    finally:
+        coro.set_exception_notifier(None)
+    assert len(seen) == 1 and type(seen[0]) is ValueError
+
+
+def test_without_another_reason_the_error_of_main_is_raised_and_not_told():
+    seen = []
+
+    def main():
+        coro.spawn(coro._yield)
+        coro.yield_slice()
+        raise ValueError("in main")
+
+    coro.set_exception_notifier(lambda: seen.append(sys.exc_info()[1]))
+    try:
+        with pytest.raises(ValueError, match="in main"):
+            coro.run(main)
+    finally:
+        coro.set_exception_notifier(None)
+    assert seen == []
+
+
+@pytest.mark.parametrize("exc", [SystemExit(2), KeyboardInterrupt()])
+def test_an_exit_asked_for_after_mains_own_wins_silently(exc):
+    seen = []
+
+    def main():
+        coro.spawn(coro.set_exit, 3)
+        raise exc
+
+    coro.set_exception_notifier(lambda: seen.append(sys.exc_info()[1]))
+    try:
+        assert exit_of(coro.run, main) == 3
+    finally:
+        coro.set_exception_notifier(None)
+    assert seen == []
+
+
 def test_an_error_of_main_that_run_does_not_raise_is_told():
     seen = []
 

@@ -129,7 +129,9 @@ FUNCTIONS = [globals()[name] for name in expected_of]
 
 @pytest.mark.parametrize("slots", [1, 3, 64])
 def test_f_back_walks_every_suspended_thread_to_its_base(slots):
-    lines = ok(PARKED.format(slots=slots) + """
+    lines = ok(
+        PARKED.format(slots=slots)
+        + """
 def main():
     threads = [coro.spawn(f) for f in FUNCTIONS for _ in range(3)]
     coro.yield_slice()
@@ -159,12 +161,119 @@ def main():
 sys.unraisablehook = lambda u: None
 coro.run(main)
 print(coro.get_live_coros())
-""")
+"""
+    )
     assert lines == ["True", "0"]
 
 
+NESTED = """
+import functools, random, sys
+import coro
+coro.set_stack_slots({slots})
+coro.set_latency_warning(0)
+seed = {seed}
+print("seed", seed)
+choose = random.Random(seed)
+
+def straight(plan):
+    go(plan)
+
+def key(plan):
+    sorted([plan], key=go)
+
+def mapped(plan):
+    list(map(go, [plan]))
+
+def partial(plan):
+    functools.partial(go, plan)()
+
+def numbers(plan):
+    go(plan)
+    yield
+
+def generated(plan):
+    for _ in numbers(plan):
+        pass
+
+def driven(plan):
+    next(numbers(plan))
+
+class Item:
+    def __init__(self, plan):
+        go(plan)
+
+def made(plan):
+    Item(plan)
+
+class Dropped:
+    def __del__(self):
+        go(self.plan)
+
+def dropped(plan):
+    d = Dropped()
+    d.plan = plan
+    d = None
+
+EXTRA = {{generated: ["numbers"], driven: ["numbers"], made: ["__init__"], dropped: ["__del__"]}}
+STEPS = [straight] * 12 + [key, mapped, partial, generated, driven, made, dropped]
+
+def go(plan):
+    if plan:
+        plan[0](plan[1:])
+    else:
+        coro._yield()
+
+def expected(plan, base):
+    found = base + ["go"]
+    for step in plan:
+        found += [step.__name__, *EXTRA.get(step, ()), "go"]
+    return found[::-1]
+
+def names(thread):
+    found, frame = [], thread.get_frame()
+    while frame is not None:
+        found.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return found
+
+def body(plan):
+    # twice: the second time at other depths of the same stack
+    go(plan)
+    go(plan[: len(plan) // 2])
+
+def main():
+    plans = [[choose.choice(STEPS) for _ in range(choose.randrange(40))] for _ in range(60)]
+    threads = [coro.spawn(body, plan) for plan in plans]
+    # whose outermost frame is no function's: the interpreter is entered from C alone
+    bare = [coro.spawn(list, map(go, [plan])) for plan in plans[:10]]
+    coro.yield_slice()
+    for t, plan in zip(threads + bare, plans + plans[:10]):
+        assert names(t) == expected(plan, ["body"] if t in threads else []), (plan, names(t))
+    for t in threads:
+        t.schedule()
+    coro.yield_slice()
+    for t, plan in zip(threads, plans):
+        assert names(t) == expected(plan[: len(plan) // 2], ["body"]), (plan, names(t))
+    for t in threads + bare:
+        t.schedule()
+    coro.yield_slice()
+    assert all(t.dead for t in threads + bare)
+    print("done")
+
+coro.run(main)
+"""
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_f_back_after_any_nesting_of_python_and_c(slots, seed):
+    assert ok(NESTED.format(slots=slots, seed=seed)) == [f"seed {seed}", "done"]
+
+
 def test_where_all_names_every_thread_and_place():
-    lines = ok(PARKED.format(slots=1) + """
+    lines = ok(
+        PARKED.format(slots=1)
+        + """
 def main():
     threads = [coro.spawn(f, thread_name="T" + f.__name__) for f in FUNCTIONS]
     coro.yield_slice()
@@ -184,7 +293,8 @@ def main():
 
 sys.unraisablehook = lambda u: None
 coro.run(main)
-""")
+"""
+    )
     assert lines == ["True"]
 
 

@@ -1,6 +1,7 @@
 """Resource limits: a program in a process of its own for each, because hard limits do not come back."""
 
 import resource
+import sys
 
 import pytest
 from support import ok
@@ -87,3 +88,33 @@ def test_bad_arguments(wrong):
         limits.verify(wrong)
     with pytest.raises(ValueError, match="at least 1"):
         limits.raise_open_files(0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="names of Linux")
+def test_advice_about_settings_of_the_kernel():
+    with open("/proc/sys/net/core/somaxconn") as f:
+        value = int(f.read())
+    name = "net.core.somaxconn"
+    assert limits.check_sysctls({name: value, "net.core.no_such_thing": 7, "kernel.ostype": 7}) == []
+    (line,) = limits.check_sysctls({name: value + 1})
+    assert line.startswith(f"{name} is {value}") and f"{name}={value + 1}" in line
+    assert all(" is " in line for line in limits.check_sysctls())
+
+
+@pytest.mark.parametrize("name", ["", "../../etc/passwd", "net core", "-w", "a..b"])
+def test_names_that_no_setting_has(name):
+    with pytest.raises(ValueError, match="name of a setting"):
+        limits.check_sysctls({name: 1})
+
+
+def test_settings_where_a_program_has_to_be_asked(monkeypatch, tmp_path):
+    """As on the BSDs: a sysctl(8) of our own knows one name."""
+    program = tmp_path / "sysctl"
+    program.write_text('#!/bin/sh\ntest "$2" = kern.maxfiles && echo 1000\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(limits, "_LINUX", False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (line,) = limits.check_sysctls({"kern.maxfiles": 1001, "kern.other": 5})
+    assert line.startswith("kern.maxfiles is 1000")
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert limits.check_sysctls({"kern.maxfiles": 1001}) == []

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import pytest
@@ -120,7 +121,7 @@ def test_the_bound():
 def test_workers_are_used_again_and_end_when_idle(monkeypatch):
     monkeypatch.setattr(offload, "IDLE_SECONDS", 0.001)
     while offload.statistics()["workers"]:
-        coro.in_thread(int)                              # the old ones sleep for the old time: give them work
+        coro.in_thread(int)  # the old ones sleep for the old time: give them work
         coro.sleep_relative(0.005)
     monkeypatch.setattr(offload, "IDLE_SECONDS", 30)
     idents = {coro.in_thread(threading.get_ident) for _ in range(20)}
@@ -303,6 +304,7 @@ def test_no_cycles_are_left():
         gc.collect()
         gc.disable()
         try:
+
             class Marker:
                 pass
 
@@ -350,3 +352,73 @@ def test_a_forked_child_starts_afresh():
         finally:
             os._exit(0 if ok else 1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    """A pool without workers, and none left of it."""
+    new = offload._Pool()
+    monkeypatch.setattr(offload, "_pool", new)
+    monkeypatch.setattr(offload, "IDLE_SECONDS", 0.01)
+    yield new
+    while new.counted:
+        time.sleep(0.001)
+
+
+class Raised(BaseException):
+    """What a signal handler raises."""
+
+
+@pytest.mark.parametrize("error", [Raised, RuntimeError])
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("others", [False, True])
+@in_loop
+def test_a_signal_handler_that_raises_while_a_worker_is_started(error, started, others, pool, monkeypatch):
+    """It is not lost, whether or not another worker or the new one has taken the job; and no worker is miscounted."""
+    gate, ran = threading.Event(), threading.Event()
+    if others:
+        waiting = coro.spawn(coro.in_thread, gate.wait)
+        coro.yield_slice()
+    before = offload.statistics()["workers"]
+    assert before == others
+    real = threading.Thread.start
+
+    def start(thread):
+        if started:
+            real(thread)
+            ran.wait()
+        raise error("from a signal handler")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(error, match="from a signal handler"):
+            coro.in_thread(ran.set)
+    assert offload.statistics()["queued"] == 0
+    assert offload.statistics()["workers"] == before + started
+    gate.set()
+    if others:
+        waiting.join()
+    assert coro.in_thread(int) == 0
+
+
+@in_loop
+def test_no_os_thread_to_be_had(pool, monkeypatch):
+    """An error if there is none at all; otherwise the job waits for another worker."""
+    gate = threading.Event()
+    waiting = coro.spawn(coro.in_thread, gate.wait)
+    coro.yield_slice()
+    name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+
+    def refuse(*args, **kwargs):
+        raise RuntimeError("can't start new thread")
+
+    # The real function is written in C and has no frame; this one has that of the module threading.
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, name, type(refuse)(refuse.__code__, vars(threading)))
+        job = coro.spawn(coro.in_thread, int)
+        coro.yield_slice()
+    assert offload.statistics()["queued"] == 1
+    gate.set()
+    job.join()
+    assert job.result == 0
+    waiting.join()

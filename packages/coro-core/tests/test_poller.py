@@ -18,6 +18,7 @@ import threading
 import time
 
 import pytest
+from support import on_kqueue
 
 import coro
 from coro import _events, _poller, oserrors
@@ -645,7 +646,8 @@ def test_event_of_a_duplicate_is_not_taken_for_the_new_file(pipe, pipe2):
         let_others_run()
         assert t.dead
         assert not t2.dead
-        assert _poller.poller_statistics()["stale_events"] >= 1
+        # (kqueue(2) ends registrations with the descriptor, duplicates or not)
+        assert _poller.poller_statistics()["stale_events"] >= 1 or on_kqueue()
         os.write(pipe2.w, b"new")
         t2.join()
         os.close(copy)
@@ -682,17 +684,22 @@ def test_owned_number_closed_behind_our_back_and_reused(pipe, pipe2):
 # -- time ----
 
 
-@pytest.mark.parametrize("milliseconds", [False, True])
+@pytest.mark.parametrize(
+    "milliseconds",
+    [False, pytest.param(True, marks=pytest.mark.epoll_only("only epoll_wait(2) counts in milliseconds"))],
+)
 def test_short_sleeps_do_not_spin(milliseconds):
     def main():
         coro.yield_slice()
-        _events._round_to_milliseconds(milliseconds)
+        if milliseconds:
+            _events._round_to_milliseconds(True)
         before = _poller.poller_statistics()["polls"]
         for _ in range(20):
             start = time.monotonic()
             coro.sleep_relative(0.0003)
             assert time.monotonic() - start >= 0.0003
-        _events._round_to_milliseconds(False)
+        if milliseconds:
+            _events._round_to_milliseconds(False)
         return _poller.poller_statistics()["polls"] - before
 
     assert coro.run(main) <= 60
@@ -735,7 +742,7 @@ def test_descriptors_are_close_on_exec_and_closed_at_the_end():
             assert fcntl.fcntl(fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC, new[fd]
         return len(new)
 
-    assert coro.run(main) <= 4
+    assert coro.run(main) <= (7 if on_kqueue() else 4)  # (the imitation of a kqueue needs five)
     assert open_descriptors() == before
 
 

@@ -357,26 +357,3 @@ def test_channel_without_a_loop():
         channel(-1)
     with pytest.raises(TypeError):
         channel(None)
-
-
-@in_loop
-def test_select_hooks_of_a_channel():
-    c = channel()
-    assert not c._ready() and c._ready(True)
-    c.put(1)
-    assert c._ready() and not c._ready(True)
-    woken = []
-
-    def watch():
-        c._watch(coro.current())
-        while not c._ready(True):
-            coro._yield()
-        woken.append(True)
-        c._unwatch(coro.current())
-
-    t = coro.spawn(watch)
-    settle()
-    assert not woken
-    c.get()
-    t.join()
-    assert woken

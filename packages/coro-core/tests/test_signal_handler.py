@@ -325,6 +325,20 @@ def test_which_thread_runs():
     assert second.startswith("SIGUSR1: ")
 
 
+def test_a_loop_answers_to_siginfo_where_there_is_one():
+    outcome = program("""
+        import signal
+        signal.SIGINFO = signal.SIGUSR2
+        import coro
+        coro.run(signal.raise_signal, signal.SIGUSR2)
+        assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+        signal.signal(signal.SIGUSR2, lambda number, frame: print("the program's own"))
+        coro.run(signal.raise_signal, signal.SIGUSR2)
+    """)
+    assert (outcome.code, outcome.lines) == (0, ["the program's own"])
+    assert outcome.err.startswith("SIGUSR2: thread ") and "raise_signal" in outcome.err
+
+
 def test_which_thread_runs_needs_a_signal():
     if not hasattr(signal, "SIGINFO"):
         with pytest.raises(ValueError, match="choose a signal"):

@@ -383,13 +383,18 @@ class QueueWorld(World):
 
     def begin(self):
         if self.random.random() < 0.5:
-            return Job(self, "get", self.take)
+            return Job(self, "get", self.take_all if self.is_fifo and self.random.random() < 0.1 else self.take)
         return Job(self, "put", self.give)
 
     def take(self):
         value = self.get()
         self.taken.append(value)
         return value
+
+    def take_all(self):
+        values = self.q.pop_all()
+        self.taken += values
+        return values
 
     def give(self):
         value = self.next_value()
@@ -408,8 +413,6 @@ class QueueWorld(World):
                 self.taken.append(self.q.pop_nowait() if self.is_fifo else self.q.get_nowait())
             except IndexError:
                 pass
-        elif choice < 0.65 and self.is_fifo and self.q.statistics().takers_waiting < len(self.q):
-            self.taken += self.q.pop_all() if self.q._ready() else []
 
     def check(self, blocked):
         # Order in which puts and gets came to their end is the order of the values.

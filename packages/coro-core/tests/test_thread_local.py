@@ -127,15 +127,61 @@ def test_values_vanish_with_their_thread():
         local.me = coro.current() if to_itself else None
         refs.append(weakref.ref(local.thing))
 
-    coro.spawn(other, False).join()
-    settle()
-    assert refs[0]() is None
-    # A value that refers to its thread keeps it; dead threads are looked for now and then.
+    t = coro.spawn(other, False)
+    t.join()
+    assert refs[0]() is None and t.dead
     for _ in range(100):
         coro.spawn(other, True)
     settle()
     settle()
-    assert sum(ref() is not None for ref in refs) < 40
+    assert not any(ref() for ref in refs)
+
+
+@in_loop
+def test_values_are_cleared_at_the_end_of_the_thread_and_not_later():
+    """By the thread itself: a finaliser may wait, sees its own thread, and may set values again."""
+    local, other_local, log = ThreadLocal(), ThreadLocal(), []
+
+    class Final:
+        def __init__(self, again=0):
+            self.again = again
+            self.owner = coro.current()
+
+        def __del__(self):
+            if coro.current() is not self.owner:
+                return  # left over by one that went on for ever
+            coro.yield_slice()
+            log.append((coro.current(), coro.current().dead, hasattr(local, "final")))
+            if self.again:
+                local.final = Final(self.again - 1)
+
+    def body(again):
+        local.final = Final(again)
+        other_local.x = 1
+
+    for again in (0, 1, 1000):
+        log.clear()
+        t = coro.spawn(body, again)
+        t.join()
+        assert log == [(t, False, False)] * min(again + 1, 4)
+        assert t.exception is None
+    log.clear()
+
+
+@in_loop
+def test_a_thread_that_outlives_many_objects_keeps_none():
+    me = coro.current()
+    refs = []
+    for n in range(1000):
+        local = ThreadLocal()
+        local.x = n
+        refs.append(weakref.ref(local))
+    del local
+    gc.collect()
+    assert not any(ref() for ref in refs) and not me.dead
+    # What is noted of them on the thread is dropped now and then as well.
+    noted = [o for o in gc.get_objects() if type(o) is list and o and type(o[0]) is weakref.ref and o is not refs]
+    assert all(len(o) <= 32 for o in noted if o[0] in refs)
 
 
 @in_loop

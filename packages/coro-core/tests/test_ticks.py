@@ -120,6 +120,9 @@ def test_safe_variants_keep_zero():
     assert _ticks.ticks_to_usec_safe(0) == 0
     assert _ticks.usec_to_ticks_safe(5) == _ticks.usec_to_ticks(5) != 0
     assert _ticks.ticks_to_usec_safe(5) == _ticks.ticks_to_usec(5) != 0
+    for function in (_ticks.usec_to_ticks_safe, _ticks.ticks_to_usec_safe):
+        with pytest.raises(TypeError, match="int"):
+            function(0.0)
 
 
 @pytest.mark.parametrize(
@@ -363,6 +366,23 @@ def test_tend_is_due_seldom():
     check_skip(in_child(code))
 
 
+def test_the_relation_to_the_time_of_day_is_renewed_once_an_hour():
+    """The original had a thread for it; here the loop's look after the clock does it, also with the monotonic clock."""
+    for source in ("", "monotonic"):
+        in_child(
+            """
+            before = _ticks.relative_tsc_time
+            for seconds in (0, 1, 3500):
+                _ticks._convert("tend", before + seconds * _ticks.ticks_per_sec)
+                assert _ticks.relative_tsc_time == before
+            _ticks._convert("tend", before + 3700 * _ticks.ticks_per_sec)
+            assert _ticks.relative_tsc_time > before
+            assert abs(_ticks.relative_usec_time - time.time() * 1e6) < 60e6
+            """,
+            CORO_CLOCK=source,
+        )
+
+
 # ---- the virtual clock
 
 
@@ -423,3 +443,49 @@ def test_misuse_of_the_virtual_clock(virtual):
     with pytest.raises(TypeError):
         _ticks.install_virtual("now")
     assert not _ticks.virtual_is_installed()
+
+
+# ---- the time of day
+
+
+def test_a_correction_moves_the_time_of_day_and_nothing_else():
+    code = """
+    import coro
+    ticks = _ticks.rdtsc()
+    _ticks.set_correction(5_000_000)
+    assert _ticks.correction == 5_000_000
+    assert 4e6 < _ticks.get_usec() - time.time_ns() // 1000 < 6e6
+    _ticks.update_time_relation()
+    assert 4e6 < coro.get_usec() - time.time_ns() // 1000 < 6e6
+    assert 0 <= _ticks.rdtsc() - ticks < _ticks.from_duration(5)
+    _ticks.install_virtual()
+    usec = _ticks.get_usec()
+    _ticks.set_correction(-1)
+    assert _ticks.get_usec() == usec - 5_000_001
+    _ticks.remove_virtual()
+    assert -1e6 < _ticks.get_usec() - time.time_ns() // 1000 < 1e6
+    """
+    in_child(code)
+    for bad in (1.5, "1", None):
+        with pytest.raises(TypeError):
+            _ticks.set_correction(bad)
+    for bad in (2**61, -(2**61)):
+        with pytest.raises(OverflowError):
+            _ticks.set_correction(bad)
+
+
+def test_after_a_suspend_the_relation_is_renewed():
+    for source in ("", "monotonic"):
+        in_child(
+            """
+            _ticks._convert("tend", _ticks.rdtsc())
+            before, count = _ticks.relative_tsc_time, _ticks.suspends
+            _ticks._convert("tend", _ticks.rdtsc())
+            assert (_ticks.relative_tsc_time, _ticks.suspends) == (before, count)
+            _ticks._pretend_suspend(10**9)
+            _ticks._convert("tend", _ticks.rdtsc())
+            assert _ticks.relative_tsc_time > before and _ticks.suspends == count + 1
+            assert _ticks._convert("due", _ticks.rdtsc() + 2 * _ticks.ticks_per_sec)
+            """,
+            CORO_CLOCK=source,
+        )

@@ -1,0 +1,507 @@
+"""pdb over a socket: one thread stops, the others run."""
+
+import os
+import socket
+import sys
+
+import pytest
+
+import coro
+from coro import debug
+from coro.backdoor import _telnet
+
+PROMPT = b"(Pdb) "
+LIMIT = 20
+
+
+@pytest.fixture(autouse=True)
+def _clean(leaves_nothing, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    tracer = sys.gettrace()
+    yield
+    assert sys.gettrace() is tracer
+    assert not debug._clients
+
+
+class Peer:
+    def __init__(self, server):
+        self.sock = coro.unix_sock() if isinstance(server.address, str) else coro.tcp_sock()
+        self.sock.connect(server.address)
+        self.got = b""
+        self.until(b"waiting for coro.debug.set_trace() in a thread\r\n")
+
+    def until(self, mark):
+        while mark not in self.got:
+            data = self.sock.recv(65536)
+            if not data:
+                raise EOFError(self.got)
+            self.got += data
+        text, _, self.got = self.got.partition(mark)
+        return text.decode().replace("\r\n", "\n")
+
+    def ask(self, line, mark=PROMPT):
+        self.sock.send(line.encode() + b"\n")
+        return self.until(mark)
+
+    def rest(self):
+        while data := self.sock.recv(65536):
+            self.got += data
+        return self.got
+
+
+def with_server(body, *address):
+    def main():
+        server = debug.start(*address)
+        try:
+            with coro.timeout(LIMIT):
+                return body(server)
+        finally:
+            server.close()
+            for client in list(debug._clients):
+                client.leave()
+            coro.sleep_relative(0)
+
+    return coro.run(main)
+
+
+def add(a, b):
+    total = a
+    total += b
+    return total
+
+
+def work(log):
+    debug.set_trace()
+    x = 1
+    y = add(x, 2)
+    log.append(y)
+
+
+def test_one_thread_is_stepped_through_while_another_is_traced_and_the_rest_runs():
+    log, ticks, traced = [], [], []
+
+    def tick():
+        while True:
+            ticks.append(1)
+            coro.sleep_relative(0.001)
+
+    def trace(frame, event, arg):
+        if frame.f_code is add.__code__:
+            traced.append((coro.current(), event))
+        return trace
+
+    def with_a_tracer():
+        sys.settrace(trace)
+        try:
+            while True:
+                assert add(1, 2) == 3
+                coro.sleep_relative(0.001)
+                assert sys.gettrace() is trace
+        finally:
+            sys.settrace(None)
+
+    def body(server):
+        ticker = coro.spawn(tick)
+        other = coro.spawn(with_a_tracer)
+        peer = Peer(server)
+        worker = coro.spawn(work, log)
+        first = peer.until(PROMPT)
+        assert "stopped in <coro" in first and "-> x = 1" in first
+        assert "-> y = add(x, 2)" in peer.ask("next")
+        before = len(ticks), len(traced)
+        while len(ticks) < before[0] + 3 or len(traced) < before[1] + 3:
+            coro.sleep_relative(0.001)
+        assert "--Call--" in peer.ask("step")
+        assert "-> total = a" in peer.ask("step")
+        assert peer.ask("p a, b") == "(1, 2)\n"
+        assert "--Return--" in peer.ask("return")
+        assert "-> log.append(y)" in peer.ask("next")
+        assert peer.ask("y = 10") == ""
+        assert sys.gettrace() is not trace and not worker.dead
+        assert {t for t, _ in traced} == {other}
+        peer.sock.send(b"continue\n")
+        worker.join()
+        assert log == [10]
+        ticker.shutdown()
+        other.shutdown()
+
+    with_server(body)
+
+
+def test_nothing_happens_without_a_client():
+    def body(server):
+        log = []
+        coro.spawn(work, log).join()
+        assert log == [3]
+
+    with_server(body)
+
+
+def test_a_client_serves_one_thread_after_the_other():
+    def body(server):
+        log = []
+        peer = Peer(server)
+        for _ in range(3):
+            worker = coro.spawn(work, log)
+            peer.until(PROMPT)
+            peer.sock.send(b"c\n")
+            worker.join()
+        assert log == [3, 3, 3]
+
+    with_server(body)
+
+
+def test_two_clients_two_threads_and_a_third_that_goes_on_without():
+    def body(server):
+        log = []
+        one, two = Peer(server), Peer(server)
+        workers = [coro.spawn(work, log) for _ in range(3)]
+        assert "-> x = 1" in one.until(PROMPT)
+        assert "-> x = 1" in two.until(PROMPT)
+        workers[2].join()
+        assert log == [3]
+        two.sock.send(b"continue\n")
+        workers[1].join()
+        one.sock.send(b"continue\n")
+        workers[0].join()
+        assert log == [3, 3, 3]
+
+    with_server(body)
+
+
+@pytest.mark.parametrize("how", ["quit\n", "q\n", "exit\n", "EOF\n", "\x04", None])
+def test_quitting_lets_the_program_go_on_and_closes_the_connection(how):
+    def body(server):
+        log = []
+        peer = Peer(server)
+        worker = coro.spawn(work, log)
+        peer.until(PROMPT)
+        peer.ask("break 1")
+        if how is None:
+            peer.sock.close()
+        else:
+            peer.sock.send(how.encode())
+        worker.join()
+        assert log == [3]
+        if how is not None:
+            peer.rest()
+        coro.sleep_relative(0)
+        assert not debug._clients
+
+    with_server(body)
+
+
+def test_a_client_that_has_gone_is_not_waited_for():
+    def body(server):
+        log = []
+        peer = Peer(server)
+        peer.sock.close()
+        coro.sleep_relative(0.01)
+        assert not debug._clients
+        coro.spawn(work, log).join()
+        assert log == [3]
+
+    with_server(body)
+
+
+def test_breakpoints_stay_over_continue():
+    def body(server):
+        log = []
+        peer = Peer(server)
+        worker = coro.spawn(work, log)
+        peer.until(PROMPT)
+        assert "Breakpoint" in peer.ask(f"break {__file__}:{add.__code__.co_firstlineno + 2}")
+        assert "-> total += b" in peer.ask("continue")
+        assert peer.ask("p total") == "1\n"
+        peer.ask("clear 1")
+        peer.sock.send(b"continue\n")
+        worker.join()
+        assert log == [3]
+
+    import bdb
+
+    try:
+        with_server(body)
+    finally:
+        bdb.Breakpoint.clearBreakpoints()
+
+
+def test_stepping_out_of_the_thread_gives_the_client_back():
+    def body(server):
+        log = []
+        peer = Peer(server)
+        worker = coro.spawn(work, log)
+        peer.until(PROMPT)
+        for _ in range(6):
+            peer.sock.send(b"next\n")
+        worker.join()
+        peer.until(b"the thread has ended")
+        coro.sleep_relative(0)
+        assert debug._clients[0].idle
+        assert log == [3]
+
+    with_server(body)
+
+
+def test_stepping_over_a_wait():
+    def waits(log):
+        debug.set_trace()
+        coro.sleep_relative(0.01)
+        log.append(1)
+
+    def body(server):
+        log = []
+        peer = Peer(server)
+        worker = coro.spawn(waits, log)
+        peer.until(PROMPT)
+        assert "-> log.append(1)" in peer.ask("next")
+        peer.sock.send(b"c\n")
+        worker.join()
+
+    with_server(body)
+
+
+def test_interrupting_and_restarting_are_harmless():
+    def body(server):
+        log = []
+        peer = Peer(server)
+        worker = coro.spawn(work, log)
+        peer.until(PROMPT)
+        assert "cannot be restarted" in peer.ask("run")
+        peer.sock.send(b"\x03")
+        peer.until(PROMPT)
+        peer.sock.send(b"c\n")
+        worker.join()
+        assert log == [3]
+
+    with_server(body)
+
+
+def test_attaching_to_a_thread_that_waits():
+    def loops(log):
+        while not log:
+            total = len(log)
+            coro.sleep_relative(0.005)
+            total += 1
+
+    def body(server):
+        log = []
+        peer = Peer(server)
+        thread = coro.spawn(loops, log)
+        coro.sleep_relative(0.001)
+        debug.attach(thread)
+        assert sys.gettrace() is None
+        shown = peer.until(PROMPT)
+        assert "-> total += 1" in shown, shown
+        assert "-> while not log:" in peer.ask("next")
+        assert peer.ask("p total") == "1\n"
+        peer.ask("log.append(1)")
+        peer.sock.send(b"c\n")
+        thread.join()
+
+    with_server(body)
+
+
+def test_attaching_while_another_thread_is_traced_already():
+    def other():
+        sys.settrace(lambda *args: None)
+        try:
+            while True:
+                coro.sleep_relative(0.001)
+        finally:
+            sys.settrace(None)
+
+    def loops(log):
+        while not log:
+            coro.sleep_relative(0.001)
+            total = len(log)
+            total += 1
+
+    def body(server):
+        log = []
+        traced = coro.spawn(other)
+        thread = coro.spawn(loops, log)
+        coro.yield_slice()
+        peer = Peer(server)
+        debug.attach(thread)
+        assert "-> total = len(log)" in peer.until(PROMPT)
+        assert "-> total += 1" in peer.ask("next")
+        peer.ask("log.append(1)")
+        peer.sock.send(b"c\n")
+        thread.join()
+        traced.shutdown()
+
+    with_server(body)
+
+
+def test_attaching_in_the_middle_of_calls_and_through_c():
+    def key(n):
+        coro.sleep_relative(0.005)
+        return -n
+
+    def outer(log):
+        log.extend(sorted([1, 2], key=key))
+        log.append("end")
+
+    def body(server):
+        log = []
+        peer = Peer(server)
+        thread = coro.spawn(outer, log)
+        coro.sleep_relative(0.001)
+        debug.attach(thread)
+        assert "-> return -n" in peer.until(PROMPT)
+        peer.ask("return")
+        assert "key" in peer.ask("where")
+        peer.sock.send(b"c\n")
+        thread.join()
+        assert log == [2, 1, "end"]
+
+    with_server(body)
+
+
+def test_attaching_to_what_cannot_be_debugged():
+    def body(server):
+        with pytest.raises(TypeError, match="expected a thread"):
+            debug.attach(5)
+        with pytest.raises(coro.ScheduleError):
+            debug.attach(coro.current())
+        fresh = coro.new(int)
+        with pytest.raises(coro.ScheduleError):
+            debug.attach(fresh)
+        dead = coro.spawn(int)
+        dead.join()
+        with pytest.raises(coro.DeadCoroutine):
+            debug.attach(dead)
+        bare = coro.spawn(coro._yield)
+        coro.yield_slice()
+        with pytest.raises(RuntimeError, match="no Python function"):
+            debug.attach(bare)
+
+        def traced():
+            sys.settrace(lambda *args: None)
+            coro.sleep_relative(1000)
+
+        thread = coro.spawn(traced)
+        coro.yield_slice()
+        with pytest.raises(RuntimeError, match="traced already"):
+            debug.attach(thread)
+        for t in (thread, bare):
+            t.shutdown()
+
+    with_server(body)
+
+
+def test_attached_without_a_client_it_goes_on():
+    def waits():
+        coro.sleep_relative(0.001)
+        return 5
+
+    def body(server):
+        thread = coro.spawn(waits)
+        coro.yield_slice()
+        debug.attach(thread)
+        thread.join()
+        assert thread.result == 5
+
+    with_server(body)
+
+
+def test_tcp_and_our_own_client():
+    def body(server):
+        log = []
+        peer = Peer(server)
+        peer.sock.send(_telnet.message(b"H", b"1"))
+        peer.until(_telnet.message(b"H", b"1"))
+        worker = coro.spawn(work, log)
+        assert "-> x = 1" in peer.until(_telnet.message(b"P"))
+        peer.sock.send(b"c\n")
+        worker.join()
+
+    with_server(body, ("127.0.0.1", 0))
+
+
+def test_addresses_that_are_refused(tmp_path):
+    for address in [("0.0.0.0", 0), ("example.org", 1)]:
+        with pytest.raises(ValueError):
+            debug.Server(address)
+    for address in [5, ("127.0.0.1",)]:
+        with pytest.raises(TypeError):
+            debug.Server(address)
+
+    def body(server):
+        assert server.address == debug.default_path() == str(tmp_path / "coro" / f"{os.getpid()}.debug")
+        assert os.stat(server.address).st_mode & 0o777 == 0o600
+        peers = [Peer(server) for _ in range(debug.MAX_CLIENTS)]
+        extra = coro.unix_sock()
+        extra.connect(server.address)
+        assert b"wait already" in extra.recv(1000)
+        assert len(peers) == len(debug._clients)
+        with pytest.raises(TypeError, match="expected a frame"):
+            debug.set_trace(5)
+
+    with_server(body)
+    with pytest.raises(coro.YieldFromMain):
+        debug.set_trace()
+
+
+def test_serve_runs_in_the_calling_thread(tmp_path):
+    def main():
+        thread = coro.spawn(debug.serve, str(tmp_path / "d"))
+        coro.yield_slice()
+        peer = coro.unix_sock()
+        peer.connect(str(tmp_path / "d"))
+        assert peer.recv(7) == b"waiting"
+        peer.shutdown(socket.SHUT_RDWR)
+        thread.shutdown()
+        thread.join()
+        peer.close()
+        coro.sleep_relative(0.01)
+
+    coro.run(main)
+
+
+def test_an_exception_in_a_frame_that_was_parked_when_tracing_began():
+    seen = []
+
+    def parked():
+        coro._yield()
+        try:
+            raise KeyError
+        except KeyError:
+            seen.append("caught")
+        [].pop() if coro._yield() else None
+
+    def inside():
+        threads = [coro.spawn(parked) for _ in range(100)]  # more than there are slots
+        coro.yield_slice()
+        sys.settrace(lambda *args: None)
+        for thread in threads:
+            thread.schedule()
+        coro.yield_slice()
+        sys.settrace(None)
+        for thread in threads:
+            thread.schedule()
+        coro.yield_slice()
+
+    coro.run(inside)
+    assert seen == ["caught"] * 100
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
+def test_an_exception_in_main_when_a_thread_has_begun_to_monitor():
+    events = []
+    tool = 4
+
+    def inside():
+        sys.monitoring.use_tool_id(tool, "test")
+        sys.monitoring.register_callback(tool, sys.monitoring.events.RAISE, lambda *args: events.append(type(args[2])))
+        sys.monitoring.set_events(tool, sys.monitoring.events.RAISE)
+
+    try:
+        coro.run(inside)
+        with pytest.raises(KeyError):
+            raise KeyError
+        assert events.count(KeyError) >= (sys.version_info < (3, 15))
+    finally:
+        sys.monitoring.set_events(tool, 0)
+        sys.monitoring.free_tool_id(tool)

@@ -1,0 +1,76 @@
+"""Client libraries as they are, under thread emulation, against real servers: 200 threads each, every thread with data
+of its own, all of them waiting in the server at the same time while the loop goes on.
+
+The programs are in the folder `peers`, the servers in servers_support.py. Each program runs in a process of its own and
+tells in its output what the server saw.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+import servers_support as support
+from servers_support import DATABASE, PASSWORD, USER, run_peer
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="servers are started as Debian has them"),
+]
+
+
+def check(lines: list[str], *expected: str) -> None:
+    """What the program printed, and then that the loop went on."""
+    assert lines[:-1] == list(expected)
+    assert re.fullmatch(r"\d+ ticks, at most \d+\.\d+ s apart", lines[-1])
+
+
+def test_pymysql_with_mariadb():
+    support.require_library("pymysql")
+    with support.MariaDB() as server:
+        lines = run_peer("client_pymysql", server.port, USER, PASSWORD, DATABASE, servers=(server,))
+    check(lines, "200 statements wait", "2000 rows")
+
+
+def test_pg8000_with_postgresql():
+    support.require_library("pg8000")
+    with support.PostgreSQL() as server:
+        lines = run_peer("client_pg8000", server.port, USER, PASSWORD, "postgres", servers=(server,))
+    check(lines, "200 statements wait", "2000 rows")
+
+
+def test_redis():
+    support.require_library("redis")
+    with support.Redis() as server:
+        lines = run_peer("client_redis", server.port, servers=(server,))
+    check(lines, "200 clients wait", "counted 200", "10 clients wait")
+
+
+def test_ftplib_with_vsftpd():
+    with support.Vsftpd() as server:
+        lines = run_peer("client_ftp", server.port, server.gate, servers=(server,))
+    check(lines, "200 sessions wait", "200 files")
+
+
+def test_requests_and_urllib3_with_nginx():
+    support.require_library("requests", "urllib3")
+    with support.Nginx() as server, support.Script("server_http", "200") as gate:
+        lines = run_peer(
+            "client_http",
+            *(server.port, server.tls_port, server.certificate, server.root, gate.port),
+            servers=(server, gate),
+        )
+    check(lines, "requests", "urllib3, 400 requests")
+
+
+def test_smtplib_with_aiosmtpd():
+    support.require_library("aiosmtpd")
+    with support.Script("server_smtp", "200") as server:
+        lines = run_peer("client_smtp", server.port, server.folder / "mails", servers=(server,))
+    check(lines, "200 messages wait", "200 mails")
+
+
+@pytest.mark.parametrize("part", ["socketserver", "http_server", "executor", "queue", "logging"])
+def test_library_of_cpython(part):
+    check(run_peer("crowd_stdlib", part), part)

@@ -1,0 +1,219 @@
+"""The watchdog speaks while the process stands still, and says where; the latency warning speaks afterwards."""
+
+import os
+import re
+import signal
+
+import pytest
+from support import ok, program
+
+import coro
+
+START = """
+import coro, ctypes, os, signal, sys, threading, time
+coro.set_latency_warning(0)
+
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+"""
+
+pytestmark = pytest.mark.slow  # each waits for limits of real time to pass
+
+
+def reports(source):
+    """The reports that a program gets, each as a list of lines."""
+    outcome = program(START + source)
+    assert outcome.code == 0, outcome.err
+    found = []
+    for line in outcome.err.splitlines():
+        if line.startswith("coro watchdog: "):
+            found.append([line.removeprefix("coro watchdog: ")])
+        else:
+            found[-1].append(line)
+    return found, outcome.lines
+
+
+def test_a_thread_that_computes():
+    found, lines = reports(
+        """
+def guilty():
+    spin(0.5)
+
+def main():
+    print(coro.set_watchdog(0.1))
+    coro.spawn(guilty, thread_name="the guilty one").join()
+    print(coro.set_watchdog(0))
+    spin(0.3)
+
+coro.run(main)
+"""
+    )
+    assert lines == ["0.0", "0.1"]
+    head, *frames = found[0]
+    assert re.fullmatch(r"thread #2 'the guilty one' has run for \d+\.\d s \(most recent call first\):", head)
+    assert frames[0].endswith("in spin") and frames[1].endswith("in guilty")
+    assert len(found) >= 2  # at the limit and at twice that
+
+
+def test_a_thread_that_is_stuck_in_a_lock():
+    found, _ = reports(
+        """
+def main():
+    coro.set_watchdog(0.1)
+    lock = threading.Lock()
+    lock.acquire()
+    threading.Timer(0.4, lock.release).start()
+    lock.acquire()
+
+coro.run(main)
+"""
+    )
+    assert "thread #1 'main' has run for" in found[0][0]
+    assert "now in a system call or waiting for a lock or the GIL" in found[0][0]
+    assert found[0][-1].endswith("in main")
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "SIGRTMIN") or os.uname().sysname != "Linux", reason="asks by tgkill(2) of Linux"
+)
+def test_another_os_thread_that_keeps_the_gil():
+    found, _ = reports(
+        """
+def hog():
+    begun.set()
+    ctypes.PyDLL(None).usleep(800_000)
+
+begun = threading.Event()
+
+def main():
+    coro.set_watchdog(0.1)
+    thread = threading.Thread(target=hog)
+    thread.start()
+    coro.sleep_relative(0.2)
+    coro.in_thread(thread.join)
+
+coro.run(main)
+"""
+    )
+    holders = [report for report in found if "the GIL is held by another OS thread" in report[0]]
+    assert holders and holders[0][1].endswith("in hog")
+
+
+def test_an_idle_loop_is_no_reason_and_neither_is_a_busy_one():
+    assert (
+        ok(
+            START
+            + """
+def main():
+    coro.set_watchdog(1)
+    coro.sleep_relative(2.1)
+    for _ in range(60):
+        spin(0.02)
+        coro.yield_slice()
+
+coro.run(main)
+time.sleep(1.1)  # without a loop
+coro.run(int)
+"""
+        )
+        == []
+    )
+
+
+def test_a_signal_of_ones_own_and_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "report"
+    found, lines = reports(
+        f"""
+f = open({str(path)!r}, "w")
+
+def main():
+    coro.set_watchdog(0.1, file=f, signum=signal.SIGUSR2)
+    spin(0.3)
+    os.kill(os.getpid(), signal.SIGUSR2)  # somebody else's: ignored
+    coro.yield_slice()
+    print("alive")
+
+coro.run(main)
+"""
+    )
+    assert found == [] and lines == ["alive"]
+    assert "has run for" in path.read_text()
+
+
+def test_a_forked_child_has_none():
+    found, lines = reports(
+        """
+def main():
+    coro.set_watchdog(1)
+    pid = os.fork()
+    if pid == 0:
+        spin(1.2)
+        os._exit(0 if coro.set_watchdog(0) == 0 else 1)
+    print(coro.waitpid(pid)[1])
+
+import warnings
+warnings.simplefilter("ignore")
+coro.run(main)
+"""
+    )
+    assert lines == ["0"] and found == []
+
+
+def test_switched_on_and_off_without_end():
+    found, lines = reports(
+        """
+def main():
+    for n in range(200):
+        coro.set_watchdog(0.05 + n / 1000)
+    coro.set_watchdog(0.1)
+    spin(0.15)
+
+coro.run(main)
+"""
+    )
+    assert found
+
+
+def test_misuse():
+    for wrong, error in [
+        (("1",), TypeError),
+        ((True,), TypeError),
+        ((-1,), ValueError),
+        ((0.001,), ValueError),
+        ((1e9,), ValueError),
+        ((float("nan"),), ValueError),
+    ]:
+        with pytest.raises(error):
+            coro.set_watchdog(*wrong)
+    with pytest.raises(TypeError, match="open file"):
+        coro.set_watchdog(1, file="name")
+    with pytest.raises(TypeError):
+        coro.set_watchdog(1, signum="SIGURG")
+    for signum in (signal.SIGKILL, 9999):
+        with pytest.raises(ValueError):
+            coro.set_watchdog(1, signum=signum)
+    before = signal.signal(signal.SIGUSR1, lambda *args: None)
+    try:
+        with pytest.raises(ValueError, match="has a handler"):
+            coro.set_watchdog(1, signum=signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert coro.set_watchdog(0) == 0.0
+
+
+def test_the_latency_warning_comes_afterwards():
+    outcome = program(
+        START
+        + """
+def guilty():
+    coro.yield_slice()
+    spin(0.25)
+    coro.yield_slice()
+
+coro.set_latency_warning(1)
+coro.run(guilty)
+"""
+    )
+    assert re.search(r"High Latency: \(0\.\d{3}s\) for <coro #1 name='guilty' .* guilty\|", outcome.err)
