@@ -19,11 +19,16 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = "packages/coro-core"
 SECOND = "tests/second-distribution"
+# Distributions of ours on top of coro-core, with a line of Python that tries each.
+OTHERS = {
+    "packages/coro-clocks": "from coro import clocks; from coro.clocks import sntp; print(clocks.describe())",
+}
 
 WHERE = "import coro, os; print(os.path.dirname(coro.__file__))"
 
@@ -49,7 +54,7 @@ def call(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | No
 def copy_tree(to: Path) -> None:
     """Copy the two distributions and what their builds read from the root."""
     ignore = shutil.ignore_patterns("build", "*.so", "__pycache__")
-    for part in (CORE, SECOND):
+    for part in (CORE, SECOND, *OTHERS):
         shutil.copytree(ROOT / part, to / part, ignore=ignore)
     shutil.copy(ROOT / ".gitignore", to)
 
@@ -69,6 +74,22 @@ def clean_environment(wheels: Path) -> dict[str, str]:
 def make_environment(folder: Path) -> Path:
     call(sys.executable, "-m", "venv", folder)
     return folder / "bin" / "python"
+
+
+def check_others(work: Path, wheels: Path, env: dict[str, str]) -> None:
+    """Install each distribution of ours by name from its wheel where nothing else is; coro-core has to come along."""
+    for part, program in OTHERS.items():
+        name = Path(part).name
+        print(f"{name} (wheel)", flush=True)
+        with zipfile.ZipFile(next(wheels.glob(name.replace("-", "_") + "-*.whl"))) as wheel:
+            packed = wheel.namelist()
+        folder = "coro/" + name.removeprefix("coro-")
+        if "coro/__init__.py" in packed or f"{folder}/py.typed" not in packed:
+            sys.exit(f"second distribution: expected {folder}/py.typed and no coro/__init__.py in the wheel of {name}")
+        python = make_environment(work / name)
+        call(python, "-m", "pip", "install", "-q", name, env=env)
+        call(python, "-W", "error", "-c", program, env=env, cwd=work)
+        call(python, "-m", "pip", "check", env=env, cwd=work)
 
 
 def check_abi(python: Path, second: Path, env: dict[str, str], cwd: Path) -> None:
@@ -107,8 +128,8 @@ def main() -> int:
         call(builder, "-m", "pip", "wheel", "-q", "-w", wheels, *requires, "editables")
         env = clean_environment(wheels)
 
-        print("building both wheels in isolation", flush=True)
-        for part in (CORE, SECOND):
+        print("building the wheels in isolation", flush=True)
+        for part in (CORE, SECOND, *OTHERS):
             call(builder, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, tree / part, env=env, cwd=work)
 
         check = ROOT / SECOND / "check.py"
@@ -138,6 +159,7 @@ def main() -> int:
                 call(python, *strict, check, "core", env=env, cwd=work)
             if not core_editable:
                 check_abi(python, tree / SECOND, env, work)
+        check_others(work, wheels, env)
     print("second distribution: ok")
     return 0
 

@@ -21,6 +21,8 @@ from tools.dev.pythons import Python
 ROOT = Path(__file__).resolve().parents[2]
 DEV = ROOT / ".dev"
 CORE = ROOT / "packages" / "coro-core"
+# The distributions that build on coro-core.
+OTHERS = (ROOT / "packages" / "coro-clocks",)
 
 # Not part of any build: a change there need not rebuild.
 NOT_SOURCES = {"__pycache__", "build", "dist", "tests", "newsfragments"}
@@ -49,24 +51,26 @@ def call(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | No
         raise StepFailed(f"{' '.join(map(str, command))} ended with {done.returncode}")
 
 
-def settings() -> dict[str, list[str]]:
-    """What coro-core's pyproject.toml requires: keys "build" and "test"."""
-    with open(CORE / "pyproject.toml", "rb") as f:
+def settings(package: Path = CORE) -> dict[str, list[str]]:
+    """What the pyproject.toml of a distribution requires, but for our own: keys "build" and "test"."""
+    with open(package / "pyproject.toml", "rb") as f:
         table = tomllib.load(f)
-    return {"build": table["build-system"]["requires"], "test": table["dependency-groups"]["test"]}
+    build = [r for r in table["build-system"]["requires"] if not r.startswith("coro-")]
+    groups = table["dependency-groups"]
+    return {"build": build, "test": groups["test"] + groups.get("peers", [])}
 
 
-def sources_digest() -> str:
-    """A digest of every file a build of coro-core reads."""
+def sources_digest(package: Path = CORE) -> str:
+    """A digest of every file a build of a distribution reads."""
     digest = hashlib.sha256()
-    for folder, folders, files in os.walk(CORE):
+    for folder, folders, files in os.walk(package):
         folders[:] = sorted(set(folders) - NOT_SOURCES)
         for name in sorted(files):
             if not name.endswith((".so", ".pyc")):
                 path = Path(folder, name)
                 if not path.is_file():  # a socket or pipe that some program left here
                     continue
-                digest.update(f"{path.relative_to(CORE)}\0".encode())
+                digest.update(f"{path.relative_to(package)}\0".encode())
                 digest.update(path.read_bytes())
     for name in ("CC", "CFLAGS", "LDFLAGS"):
         digest.update(os.environ.get(name, "").encode() + b"\0")
@@ -132,3 +136,12 @@ class Environment:
         # No index: a package of that name must never come from anywhere but this tree.
         self.pip("install", "-q", "--no-index", "--no-deps", "--force-reinstall", wheel)
         self.set_stamp("core", wanted)
+
+    def install_other(self, package: Path) -> None:
+        """Build and install a distribution on top of the coro-core installed, unless it is as it is in the tree."""
+        wanted = f"{self.stamp('core')}\n{sources_digest(package)}"
+        if self.stamp(package.name) == wanted:
+            return
+        options = ["-q", "--no-index", "--no-deps", "--no-build-isolation", "--force-reinstall"]
+        self.pip("install", *options, package)
+        self.set_stamp(package.name, wanted)

@@ -2,9 +2,13 @@
 
 For each Python: an environment, the wheel of coro-core built from this tree and installed, the list of
 public names compared with the one checked in, then pytest.  The suite tests the installed wheel, not the
-source folder, so what is missing from the wheel is missing from the tests.  With `jobs` > 1 Pythons run
-side by side; every line of output is marked with its Python, and also kept in `.dev/log/`.  Numbers come
-from pytest's XML report; a run that did not live to write one counts as failed and says how it ended.
+source folder, so what is missing from the wheel is missing from the tests.  On Linux the tests that wait
+for the kernel run a second time, on the poller of the BSDs over an imitation of kqueue(2).  Then, in an
+environment of its own on top of that wheel, each other distribution with its tests.
+
+With `jobs` > 1 Pythons run side by side; every line of output is marked with its Python, and also kept in
+`.dev/log/`.  Numbers come from pytest's XML report; a run that did not live to write one counts as failed
+and says how it ended.
 """
 
 from __future__ import annotations
@@ -15,13 +19,20 @@ import dataclasses
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 import xml.etree.ElementTree
 from pathlib import Path
 
-from tools.dev.environments import CORE, DEV, ROOT, Environment, StepFailed, settings
+from tools.dev.environments import CORE, DEV, OTHERS, ROOT, Environment, StepFailed, settings
 from tools.dev.pythons import Python
+
+# What depends on the poller; the rest would only repeat itself.
+POLLER_TESTS = (
+    *("poller", "events", "kqueue", "socket", "socket_close", "socket_io", "process", "signal_handler"),
+    *("timeout", "timeout_scopes", "ending_signals", "fork", "other_threads", "read_stream", "select"),
+)
 
 _print_lock = threading.Lock()
 
@@ -115,6 +126,25 @@ def count(report: Path, result: Result) -> None:
         result.passed += total - failures - errors - skipped
 
 
+def test_other(python: Python, package: Path, arguments: list[str], log: Path, limit: float, result: Result) -> None:
+    """Build, install and test a distribution that builds on coro-core; adds to `result`."""
+    wanted = settings(package)
+    environment = Environment(python, package.name)
+    environment.prepare(wanted["build"] + wanted["test"])
+    environment.install_core()
+    environment.install_other(package)
+    report = DEV / "log" / f"test-{python.short}-{package.name}.xml"
+    report.unlink(missing_ok=True)
+    command: list[str | Path] = [environment.python, "-m", "pytest", f"--junitxml={report}"]
+    command += ["-o", f"cache_dir={environment.folder / 'pytest'}", *(arguments or [str(package / "tests")])]
+    failed_before = result.failed
+    status = stream(python, command, log, limit)
+    if report.exists():
+        count(report, result)
+    if status < 0 or (status and result.failed == failed_before):
+        result.problem = f"pytest of {package.name} ended with {status}"
+
+
 def run_one(python: Python, arguments: list[str], limit: float) -> Result:
     """Build, install and test on one Python.  Never raises for a failure: the result says it."""
     result = Result(python)
@@ -122,9 +152,10 @@ def run_one(python: Python, arguments: list[str], limit: float) -> Result:
     logs = DEV / "log"
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"test-{python.short}.log"
-    report = logs / f"test-{python.short}.xml"
+    reports = [logs / f"test-{python.short}.xml", logs / f"test-{python.short}-kqueue.xml"]
     log.write_text("")
-    report.unlink(missing_ok=True)
+    for report in reports:
+        report.unlink(missing_ok=True)
     try:
         wanted = settings()
         environment = Environment(python, "test")
@@ -135,16 +166,27 @@ def run_one(python: Python, arguments: list[str], limit: float) -> Result:
         status = stream(python, [environment.python, ROOT / "tools" / "public_api.py"], log, 120)
         if status:
             result.problem = "the public names differ from the list checked in"
-        command: list[str | Path] = [environment.python, "-m", "pytest", f"--junitxml={report}"]
-        command += ["-o", f"cache_dir={DEV / f'test-{python.short}' / 'pytest'}"]
-        command += arguments or [CORE / "tests"]
-        status = stream(python, command, log, limit)
-        if report.exists():
-            count(report, result)
-        if status < 0:
-            result.problem = f"ended by {signal.Signals(-status).name} after {time.monotonic() - start:.0f} s"
-        elif status and not result.failed:
-            result.problem = f"pytest ended with {status}"
+        # Arguments that name another distribution are for its tests alone.
+        named = [other for other in OTHERS if any(other.name in argument for argument in arguments)]
+        everything: list[str | Path] = [CORE / "tests"]
+        runs: list[list[str | Path]] = [] if named else [[*arguments] or everything]
+        if not arguments and sys.platform.startswith("linux"):
+            files: list[str | Path] = [CORE / "tests" / f"test_{name}.py" for name in POLLER_TESTS]
+            runs.append(["--poller", "fake-kqueue", "-m", "not slow", *files])
+        for number, chosen in enumerate(runs):
+            report = reports[number]
+            command: list[str | Path] = [environment.python, "-m", "pytest", f"--junitxml={report}"]
+            command += ["-o", f"cache_dir={DEV / f'test-{python.short}' / 'pytest'}", *chosen]
+            failed_before = result.failed
+            status = stream(python, command, log, limit)
+            if report.exists():
+                count(report, result)
+            if status < 0:
+                result.problem = f"ended by {signal.Signals(-status).name} after {time.monotonic() - start:.0f} s"
+            elif status and result.failed == failed_before:
+                result.problem = f"pytest ended with {status}"
+        for other in named if arguments else OTHERS:
+            test_other(python, other, arguments, log, limit, result)
     except StepFailed as e:
         result.problem = str(e)
         say(python, f"FAILED: {e}")
