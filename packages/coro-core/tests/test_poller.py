@@ -705,6 +705,75 @@ def test_short_sleeps_do_not_spin(milliseconds):
     assert coro.run(main) <= 60
 
 
+@pytest.mark.epoll_only("kevent(2) takes a timeout at no cost worth saving")
+def test_one_alarm_serves_many_long_sleeps(pair):
+    """Sleeps that events end leave the alarm as it is; what it rings for too early does not end a later sleep."""
+    one, other = pair
+
+    def echo():
+        while wait_for(other, READ) and (data := other.recv(10)):
+            other.send(data)
+
+    def main():
+        coro.spawn(echo)
+        coro.yield_slice()
+        seen = set()
+        for _ in range(50):
+            with coro.timeout(30):
+                one.send(b"x")
+                wait_for(one, READ)
+                one.recv(10)
+            seen.add(_events._alarm_rings_at())
+        one.shutdown(socket.SHUT_WR)
+        return seen - {0}
+
+    assert len(coro.run(main)) == 1
+
+
+@pytest.mark.epoll_only("kevent(2) takes a timeout at no cost worth saving")
+def test_alarm_is_brought_forward_and_rings_too_early_once(pipe):
+    def main():
+        far = coro.spawn(coro.sleep_relative, 60)
+        coro.spawn(wait_for, pipe.r, READ)
+        coro.yield_slice()
+        start = time.monotonic_ns()
+        coro.sleep_relative(0.03)
+        rung = _events._alarm_rings_at()
+        assert start + 30_000_000 <= rung <= time.monotonic_ns()
+        # Set for a sleep that something else ends, it rings in the middle of the next one.
+        with coro.timeout(0.025):
+            os.write(pipe.w, b"x")
+            coro.yield_slice()
+        before = _poller.poller_statistics()["polls"]
+        start = time.monotonic_ns()
+        coro.sleep_relative(0.05)
+        assert time.monotonic_ns() - start >= 50_000_000
+        far.raise_exception(coro.Shutdown)
+        return _poller.poller_statistics()["polls"] - before
+
+    assert coro.run(main) <= 6
+
+
+@pytest.mark.epoll_only("kevent(2) needs no descriptor for it")
+def test_without_a_descriptor_for_the_alarm():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def main():
+        coro.spawn(coro.sleep_relative, 0)
+        coro.yield_slice()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            start = time.monotonic_ns()
+            coro.sleep_relative(0.03)
+            return time.monotonic_ns() - start, _events._alarm_rings_at()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    slept, rings_at = coro.run(main)
+    assert slept >= 30_000_000
+    assert rings_at == 0
+
+
 def test_busy_loop_with_the_poller_finds_events(pipe):
     def main():
         t = coro.spawn(wait_for, pipe.r, READ)

@@ -13,11 +13,15 @@ The event data carry the descriptor number and the generation of its record.  Bi
 descriptors.
 
 Sleeping is exact to the kernel's high-resolution timers with epoll_pwait2(2) (Linux 5.11); where that is
-missing the time is rounded up to milliseconds, so a timer may be late by one but the loop never spins.  The
-interpreter lock is released only where the call may sleep.
+missing the time is rounded up to milliseconds, so a timer may be late by one but the loop never spins.  A call
+that may sleep long takes no timeout: setting up and taking down a kernel timer for each of a server's sleeps,
+which nearly always end by an event, costs as much as an epoll_wait.  Instead an alarm, a timerfd(2), is left
+running over many sleeps.  It is set only where it would ring too late; when it rings too early, which happens
+once for each time it was set, the loop finds nothing due and sleeps on.  The interpreter lock is released only
+where the call may sleep.
 
-Costs: one epoll_wait per turn, 12 KiB for its buffer, four descriptors (epoll, eventfd, the two ends of the
-signal pipe; with VNODE a fifth).  poll() makes no Python object for a thread that waits in a socket call.
+Costs: one epoll_wait per turn, 12 KiB for its buffer, five descriptors (epoll, eventfd, alarm, the two ends of
+the signal pipe; with VNODE a sixth).  poll() makes no Python object for a thread that waits in a socket call.
 
 What inotify(7) can say about an open file: DELETE is seen when the last link goes, EXTEND by comparing sizes,
 LINK by comparing link counts, WRITE, ATTRIB and RENAME directly, REVOKE when the file system is unmounted.
@@ -53,6 +57,8 @@ cdef extern from *:
     #include <sys/eventfd.h>
     #include <sys/inotify.h>
     #include <sys/syscall.h>
+    #include <sys/timerfd.h>
+    #include <time.h>
     #include <unistd.h>
 
     #ifndef SYS_pidfd_open
@@ -66,8 +72,57 @@ cdef extern from *:
         return (int)(ns / 1000000 + (ns % 1000000 != 0));
     }
 
+    /* Sleeps from here on are left to the alarm: long enough that few are, short beside what people wait for. */
+    enum { CORO_LONG_SLEEP = 20 * 1000 * 1000 };
+
+    typedef struct {
+        int fd;                 /* -1: not there (yet) */
+        int refused;            /* the system gives no timerfd */
+        int64_t rings_at;       /* CLOCK_MONOTONIC, ns; 0: not set */
+    } coro_alarm;
+
+    static int64_t coro_monotonic_ns(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+
+    /* Have the alarm ring in at most ns.  Edge triggered: nobody ever reads how often it rang.  0: there is none. */
+    static int coro_alarm_within(coro_alarm *alarm, int ep, int64_t ns, uint64_t data) {
+        int64_t now = coro_monotonic_ns(), when;
+        struct itimerspec wanted;
+        if (ns > INT64_MAX - now) ns = INT64_MAX - now;
+        when = now + ns;
+        if (alarm->rings_at > now && alarm->rings_at <= when) return 1;
+        if (alarm->fd < 0) {
+            struct epoll_event ev;
+            if (alarm->refused) return 0;
+            memset(&ev, 0, sizeof ev);
+            ev.events = EPOLLIN | EPOLLET;
+            ev.data.u64 = data;
+            alarm->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+            if (alarm->fd >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, alarm->fd, &ev) < 0) {
+                close(alarm->fd);
+                alarm->fd = -1;
+            }
+            if (alarm->fd < 0) {
+                alarm->refused = 1;      /* no descriptors left, most likely: until the next loop it goes without */
+                return 0;
+            }
+        }
+        memset(&wanted, 0, sizeof wanted);
+        wanted.it_value.tv_sec = (time_t)(when / 1000000000);
+        wanted.it_value.tv_nsec = (long)(when % 1000000000);
+        if (timerfd_settime(alarm->fd, TFD_TIMER_ABSTIME, &wanted, NULL) < 0) return 0;
+        alarm->rings_at = when;
+        return 1;
+    }
+
     /* Sleep at most ns.  The 64-bit time layout is the one this system call has on 32-bit systems as well. */
-    static int coro_epoll_sleep(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2) {
+    static int coro_epoll_sleep(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2,
+                                coro_alarm *alarm, uint64_t data) {
+        if (ns >= CORO_LONG_SLEEP && coro_alarm_within(alarm, ep, ns, data))
+            return epoll_wait(ep, ev, max, -1);
         if (ns > 0 && !*no_pwait2) {
             struct { long long sec, nsec; } ts = { ns / 1000000000, ns % 1000000000 };
             int n = (int)syscall(CORO_SYS_EPOLL_PWAIT2, ep, ev, max, &ts, NULL, 0);
@@ -126,7 +181,11 @@ cdef extern from *:
     int eventfd(unsigned int, int) nogil
     int inotify_init1(int) nogil
     int inotify_rm_watch(int, int) nogil
-    int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *) nogil
+    ctypedef struct coro_alarm:
+        int fd
+        int refused
+        int64_t rings_at
+    int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *, coro_alarm *, uint64_t) nogil
     int coro_epoll_set(int, int, int, uint32_t, uint64_t) nogil
     int coro_pidfd_open(int) nogil
     int coro_inotify_add(int, int, uint32_t) nogil
@@ -158,6 +217,7 @@ cdef enum:
     TAG_SIGNAL = 2
     TAG_INOTIFY = 3
     TAG_PROC = 4             # the high word is the pidfd
+    TAG_ALARM = 5
 
 cdef uint32_t OWN_TAG = 0x80000000u
 cdef uint32_t NOTE_EXIT = 0x80000000u
@@ -165,7 +225,7 @@ cdef uint32_t OWNED_MASK = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET
 cdef uint32_t BROKEN = EPOLLHUP | EPOLLERR
 
 
-cdef inline uint64_t own_data(int tag, int fd) noexcept:
+cdef inline uint64_t own_data(int tag, int fd) noexcept nogil:
     return (<uint64_t>fd << 32) | OWN_TAG | tag
 
 
@@ -180,13 +240,14 @@ cdef class EpollPoller(EventPoller):
 
     cdef int epoll_fd, event_fd, inotify_fd, no_pwait2
     cdef int sleeping, interrupted
+    cdef coro_alarm alarm
     cdef epoll_event *events
     cdef int position, filled
     cdef dict children          # pidfd -> kevent_target
     cdef dict watches           # inotify watch descriptor -> list of kevent_target
 
     def __cinit__(self):
-        self.epoll_fd = self.event_fd = self.inotify_fd = -1
+        self.epoll_fd = self.event_fd = self.inotify_fd = self.alarm.fd = -1
         self.children = {}
         self.watches = {}
 
@@ -223,9 +284,12 @@ cdef class EpollPoller(EventPoller):
             close(event_fd)
         if self.inotify_fd >= 0:
             close(self.inotify_fd)
+        if self.alarm.fd >= 0:
+            close(self.alarm.fd)
         if self.epoll_fd >= 0:
             close(self.epoll_fd)
-        self.inotify_fd = self.epoll_fd = -1
+        self.inotify_fd = self.epoll_fd = self.alarm.fd = -1
+        self.alarm.rings_at = self.alarm.refused = 0
         free(self.events)
         self.events = NULL
         self.position = self.filled = 0
@@ -284,7 +348,7 @@ cdef class EpollPoller(EventPoller):
                 self.n_blocking += 1
                 with nogil:
                     n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns,
-                                         &self.no_pwait2)
+                                         &self.no_pwait2, &self.alarm, own_data(TAG_ALARM, 0))
                     if n < 0:
                         e = errno
                 __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
@@ -629,6 +693,10 @@ cdef class EpollPoller(EventPoller):
     def _round_to_milliseconds(self, yes):
         """For tests: behave as on a kernel without epoll_pwait2.  yes: whether to."""
         self.no_pwait2 = bool(yes)
+
+    def _alarm_rings_at(self):
+        """For tests: for when the alarm was set last, in ns of CLOCK_MONOTONIC; 0 when it never was."""
+        return self.alarm.rings_at
 
 
 cdef inline size_t sizeof_inotify_event() noexcept:

@@ -573,9 +573,10 @@ def wait_for(ident, filter, fflags=0, data=0):
 
     Raises SimultaneousError when that event has a waiter or a handler already; ClosedError when the
     descriptor is closed meanwhile; an oserrors class when the kernel refuses (ESRCH: no such process, ECHILD:
-    not a child, EBADF); ValueError for arguments the filter cannot have; YieldFromMain outside a thread; and
-    interruptions.
+    not a child, EBADF); ValueError for arguments the filter cannot have, TypeError for a filter that is no int;
+    YieldFromMain outside a thread; and interruptions.
     """
+    check_filter(filter)
     return event_poller().wait_event(ident, filter, fflags, data)
 
 
@@ -634,7 +635,15 @@ cdef tuple event_pair(object event):
     if not isinstance(event, (tuple, list)) or len(event) != 2:
         raise TypeError("the event must be a pair (ident, filter), for instance (3, EVFILT.READ), "
                         f"not {event!r}")
+    check_filter(event[1])
     return tuple(event)
+
+
+cdef int check_filter(object filter) except -1:
+    if not isinstance(filter, int):
+        raise TypeError("a filter is one of EVFILT, for instance EVFILT.READ, "
+                        f"not {type(filter).__name__}: {filter!r}")
+    return 0
 
 
 cdef dict snapshot():
@@ -738,6 +747,10 @@ def _fd_flags(int fd):
 
 def _round_to_milliseconds(yes):
     fd_poller()._round_to_milliseconds(yes)
+
+
+def _alarm_rings_at():
+    return fd_poller()._alarm_rings_at()
 
 
 def _clear_flags(int fd, unsigned int flags):
