@@ -305,9 +305,11 @@ CASES: tuple[Case, ...] = (
     _profiled("requests", "requests through queues", "ticks", PROFILED),
     _profiled("echo", "messages through socket pairs", "ticks", PROFILED),
     _profiled("ring", "nothing but switches", "ticks", None),
+    _profiled("steps", "a small function between switches", "ticks", None),
     _profiled("requests", "requests through queues", "rusage", None),
     _profiled("echo", "messages through socket pairs", "rusage", None),
     _profiled("ring", "nothing but switches", "rusage", None),
+    _profiled("steps", "a small function between switches", "rusage", None),
     Case(
         "children",
         "from a signal to its handler, loop idle",

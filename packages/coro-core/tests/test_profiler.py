@@ -3,6 +3,9 @@
 The clock is virtual, so that time passes where a test says so and nowhere else, and calls are counted one by one.
 """
 
+import contextlib
+import functools
+import random
 import sys
 import threading
 
@@ -11,6 +14,7 @@ from profiler_support import callers, charge, names, pass_time, profiled, second
 from support import advance, virtual_clock
 
 import coro
+from coro import _scheduler, _ticks
 from coro.profiler import _session
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -418,6 +422,51 @@ def test_a_function_with_many_callees():
     (caller,) = names(p, "main")
     counts = [count for callee, count in p.call_counts[caller].items() if "<lambda>" in callee]
     assert counts == [3] * 300
+
+
+@pytest.mark.parametrize("clock", [contextlib.nullcontext, virtual_clock])
+def test_calls_in_no_order_are_counted(clock):
+    """With few callees, as most functions have, with the processor's counter and without."""
+    # A comprehension would be a callee of its own on 3.11.
+    callees = [len, abs, str.upper, [].count, *map(eval, ["lambda x: 1", "lambda x: 2"])]
+    arguments = ["", 0, "", 0, 0, 0]
+    order = random.Random(1).choices(range(6), (10, 10, 5, 5, 2, 1), k=2000)
+
+    def caller():
+        for i in order:
+            callees[i](arguments[i])
+
+    def main():
+        other = coro.spawn(caller)
+        caller()
+        other.join()
+
+    with clock():
+        p = profiled(main)
+    (name,) = names(p, "caller")
+    counts = p.call_counts[name]
+    found = [counts[f"builtins:{f}"] for f in ("len", "abs", "str.upper", "list.count")]
+    found += sorted((count for callee, count in counts.items() if "<lambda>" in callee), reverse=True)
+    assert found == [2 * order.count(i) for i in range(6)]
+    assert charge(p, "caller").calls == 2
+
+
+def test_what_main_does_between_slices_is_not_charged_to_the_next_thread():
+    # Made of C functions only, of which main's events tell nothing.
+    second = functools.partial(_ticks.advance_virtual, 10**9)
+    poll = functools.partial(next, iter(second, object()))
+
+    def main():
+        _scheduler._set_poll_hook(poll)
+        for _ in range(5):
+            coro.yield_slice()
+        _scheduler._set_poll_hook(None)
+
+    with virtual_clock():
+        p = profiled(main)
+    assert seconds(p.elapsed) == seconds(p.charges["<main>"].own[0]) == 5
+    assert seconds(p.charges["coro._scheduler:yield_slice"].waited) == 5
+    assert seconds(charge(p, "main").aggregate[0]) == 0
 
 
 def test_other_os_threads_are_ignored():

@@ -3,11 +3,15 @@
 requests: threads hand requests to others through queues and wait for the answers; whoever answers takes the request
 apart, computes a little and puts the answer together, so that there are two switches for each dozen calls of Python
 and C functions. echo: pairs of threads send messages to and fro over socket pairs. ring: nothing but switches, the
-least that can happen between two of them and therefore the most that watching can cost. `bench` is what is measured:
-"" for nothing, "ticks" or "rusage". An operation is a request, a message or a hop. Cost: `count` operations.
+least that can happen between two of them and therefore the most that watching can cost. steps: a ring whose threads
+call a small Python function before each switch. `bench` is what is measured: "" for nothing, "ticks" or "rusage". An
+operation is a request, a message or a hop. Cost: `count` operations.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from _common import Figures, Stopwatch, main
 
@@ -86,6 +90,32 @@ def ring(count: int, threads: int) -> None:
             wake()
             _yield()
 
+    go_round(members, member, threads)
+
+
+def steps(count: int, threads: int) -> None:
+    import coro
+
+    members: list[coro.coro] = []
+
+    def step(number: int) -> int:
+        return number * 31 + 7 & 0xFFFF
+
+    def member(number: int) -> None:
+        wake = members[(number + 1) % threads].schedule
+        _yield = coro._yield
+        _yield()
+        for _ in range(count // threads):
+            number = step(number)
+            wake()
+            _yield()
+
+    go_round(members, member, threads)
+
+
+def go_round(members: list[Any], member: Callable[[int], None], threads: int) -> None:
+    import coro
+
     members.extend(coro.new(member, number) for number in range(threads))
     for thread in members:
         thread.start()
@@ -103,7 +133,7 @@ def coro(program: str, count: int, threads: int, bench: str) -> Figures:
     profiler = coro.new_profiler(benches[bench]) if bench else None
     if profiler is not None:
         profiler.start()
-    coro.run({"requests": requests, "echo": echo, "ring": ring}[program], count, threads)
+    coro.run({"requests": requests, "echo": echo, "ring": ring, "steps": steps}[program], count, threads)
     if profiler is not None:
         profiler.stop()
     return watch.figures(count)

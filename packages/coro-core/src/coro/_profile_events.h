@@ -87,9 +87,65 @@ coro_profile_leave_c(const void *key)
     p->sink = t->node;
 }
 
+/* The usual case of the three above, without a call of another function, which is what makes it quick: ticks only, read
+   from the processor's counter, in a thread all of whose calls have nodes, and the child entered is the one found last or
+   the one expected after it, the function left the innermost. 0: it is none of these, and nothing was done. */
+
+static inline int
+coro_profile_is_usual(const coro_profile_thread *t)
+{
+    const coro_profile_state *p = &coro_profile;
+    return !CORO_PROFILE_RARE(t->skipped != 0 || p->values > 1 || p->clock->mode != CORO_CLOCK_COUNTER);
+}
+
+static inline void
+coro_profile_charge_usual(void)
+{
+    coro_profile_state *p = &coro_profile;
+    int64_t now = (int64_t)coro_counter();
+    p->sink->own[0] += now - p->last;
+    p->last = now;
+}
+
+static inline int
+coro_profile_enter_usual(const void *key, int counts)
+{
+    coro_profile_state *p = &coro_profile;
+    coro_profile_thread *t = p->current;
+    coro_profile_node *n = t->node, *c = n->last;
+    if (CORO_PROFILE_RARE(c == NULL) || !coro_profile_is_usual(t)) {
+        return 0;
+    }
+    if (c->key != key) {
+        c = c->then;
+        if (c->key != key) {
+            return 0;
+        }
+        n->last = c;
+    }
+    coro_profile_charge_usual();
+    c->calls += counts;
+    t->node = p->sink = c;
+    return 1;
+}
+
+static inline int
+coro_profile_leave_usual(const void *key)
+{
+    coro_profile_state *p = &coro_profile;
+    coro_profile_thread *t = p->current;
+    coro_profile_node *n = t->node;
+    if (CORO_PROFILE_RARE(n->key != key) || !coro_profile_is_usual(t)) {
+        return 0;
+    }
+    coro_profile_charge_usual();
+    t->node = p->sink = n->parent;
+    return 1;
+}
+
 /* What stands for a callable that is no Python function, NULL for one that is: bound and unbound methods of C are known
    by their definition, which they share and which lives as long as the process. */
-static inline const void *
+static const void *
 coro_profile_key_of(PyObject *callable)
 {
     PyTypeObject *type = Py_TYPE(callable);
@@ -115,6 +171,60 @@ coro_profile_key_of(PyObject *callable)
     return type;
 }
 
+/* The same for the two most frequent kinds; NULL: see above. */
+static inline const void *
+coro_profile_usual_key(PyObject *callable)
+{
+    PyTypeObject *type = Py_TYPE(callable);
+    if (type == &PyCFunction_Type) {
+        return ((PyCFunctionObject *)callable)->m_ml;
+    }
+    return type == &PyMethodDescr_Type ? ((PyMethodDescrObject *)callable)->d_method : NULL;
+}
+
+static inline int
+coro_profile_elsewhere(void)
+{
+    return CORO_PROFILE_RARE(coro_profile_os_thread() != coro_profile.os_thread);
+}
+
+static __attribute__((noinline)) void
+coro_profile_c_call_unusual(PyObject *callable)
+{
+    const void *key = coro_profile_key_of(callable);
+    if (key != NULL && !coro_profile_enter_usual(key, 1)) {
+        coro_profile_enter(key, callable, CORO_PROFILE_C, 1);
+    }
+}
+
+static __attribute__((noinline)) void
+coro_profile_c_leave_unusual(PyObject *callable)
+{
+    const void *key = coro_profile_key_of(callable);
+    if (key != NULL && !coro_profile_leave_usual(key)) {
+        coro_profile_leave_c(key);
+    }
+}
+
+static inline void
+coro_profile_tell_c_call(PyObject *callable)
+{
+    const void *key = coro_profile_usual_key(callable);
+    if (Py_TYPE(callable) != &PyFunction_Type && !coro_profile_elsewhere()
+        && (key == NULL || !coro_profile_enter_usual(key, 1))) {
+        coro_profile_c_call_unusual(callable);
+    }
+}
+
+static inline void
+coro_profile_tell_c_leave(PyObject *callable)
+{
+    const void *key = coro_profile_usual_key(callable);
+    if (!coro_profile_elsewhere() && (key == NULL || !coro_profile_leave_usual(key))) {
+        coro_profile_c_leave_unusual(callable);
+    }
+}
+
 #if PY_VERSION_HEX >= 0x030C0000
 
 /* sys.monitoring calls these with (code, offset, ...). */
@@ -124,51 +234,59 @@ typedef struct {
     vectorcallfunc call;
 } coro_profile_callback;
 
+static __attribute__((noinline)) PyObject *
+coro_profile_py_enter_unusual(PyObject *code, int counts)
+{
+    coro_profile_enter(code, code, CORO_PROFILE_PYTHON, counts);
+    Py_RETURN_NONE;
+}
+
+static __attribute__((noinline)) PyObject *
+coro_profile_py_leave_unusual(PyObject *code)
+{
+    coro_profile_leave_python(code);
+    Py_RETURN_NONE;
+}
+
 static PyObject *
 coro_profile_py_start(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    if (coro_profile_os_thread() == coro_profile.os_thread) {
-        coro_profile_enter(args[0], args[0], CORO_PROFILE_PYTHON, 1);
+    if (coro_profile_elsewhere() || coro_profile_enter_usual(args[0], 1)) {
+        Py_RETURN_NONE;
     }
-    return Py_NewRef(Py_None);
+    return coro_profile_py_enter_unusual(args[0], 1);
 }
 
 static PyObject *
 coro_profile_py_resume(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    if (coro_profile_os_thread() == coro_profile.os_thread) {
-        coro_profile_enter(args[0], args[0], CORO_PROFILE_PYTHON, 0);
+    if (coro_profile_elsewhere() || coro_profile_enter_usual(args[0], 0)) {
+        Py_RETURN_NONE;
     }
-    return Py_NewRef(Py_None);
+    return coro_profile_py_enter_unusual(args[0], 0);
 }
 
 static PyObject *
 coro_profile_py_leave(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    if (coro_profile_os_thread() == coro_profile.os_thread) {
-        coro_profile_leave_python(args[0]);
+    if (coro_profile_elsewhere() || coro_profile_leave_usual(args[0])) {
+        Py_RETURN_NONE;
     }
-    return Py_NewRef(Py_None);
+    return coro_profile_py_leave_unusual(args[0]);
 }
 
 static PyObject *
 coro_profile_c_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    const void *key = coro_profile_key_of(args[2]);
-    if (key != NULL && coro_profile_os_thread() == coro_profile.os_thread) {
-        coro_profile_enter(key, args[2], CORO_PROFILE_C, 1);
-    }
-    return Py_NewRef(Py_None);
+    coro_profile_tell_c_call(args[2]);
+    Py_RETURN_NONE;
 }
 
 static PyObject *
 coro_profile_c_leave(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    const void *key = coro_profile_key_of(args[2]);
-    if (key != NULL && coro_profile_os_thread() == coro_profile.os_thread) {
-        coro_profile_leave_c(key);
-    }
-    return Py_NewRef(Py_None);
+    coro_profile_tell_c_leave(args[2]);
+    Py_RETURN_NONE;
 }
 
 static PyTypeObject coro_profile_callback_type = {
@@ -208,43 +326,47 @@ coro_profile_tracer(void)
 
 #else
 
+static __attribute__((noinline)) void
+coro_profile_tell_py_call(PyFrameObject *frame)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    /* It stands at RESUME 0 when the function begins, at RESUME 1 to 3 when a generator goes on, and at the yield
+       when something is thrown into that. */
+    int lasti = PyFrame_GetLasti(frame);
+    const unsigned char *at = (const unsigned char *)code->co_code_adaptive + lasti;
+    int starts = lasti < 0 || (at[0] != YIELD_VALUE && (at[1] & 3) == 0);
+    if (!coro_profile_enter_usual(code, starts)) {
+        coro_profile_enter(code, (PyObject *)code, CORO_PROFILE_PYTHON, starts);
+    }
+    Py_DECREF(code);
+}
+
+static __attribute__((noinline)) void
+coro_profile_tell_py_leave(PyFrameObject *frame)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    if (!coro_profile_leave_usual(code)) {
+        coro_profile_leave_python(code);
+    }
+    Py_DECREF(code);
+}
+
 static int
 coro_profile_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg)
 {
-    const void *key;
-    if (coro_profile_os_thread() != coro_profile.os_thread) {
-        return 0;
+    if (what == PyTrace_C_CALL) {
+        coro_profile_tell_c_call(arg);
     }
-    switch (what) {
-    case PyTrace_CALL: {
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        /* It stands at RESUME 0 when the function begins, at RESUME 1 to 3 when a generator goes on, and at the yield
-           when something is thrown into that. */
-        const unsigned char *at = (const unsigned char *)code->co_code_adaptive + PyFrame_GetLasti(frame);
-        int starts = PyFrame_GetLasti(frame) < 0 || (at[0] != YIELD_VALUE && (at[1] & 3) == 0);
-        coro_profile_enter(code, (PyObject *)code, CORO_PROFILE_PYTHON, starts);
-        Py_DECREF(code);
-        break;
+    else if (what == PyTrace_C_RETURN || what == PyTrace_C_EXCEPTION) {
+        coro_profile_tell_c_leave(arg);
     }
-    case PyTrace_RETURN: {
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        coro_profile_leave_python(code);
-        Py_DECREF(code);
-        break;
-    }
-    case PyTrace_C_CALL:
-        key = coro_profile_key_of(arg);
-        if (key != NULL) {
-            coro_profile_enter(key, arg, CORO_PROFILE_C, 1);
+    else if (!coro_profile_elsewhere()) {
+        if (what == PyTrace_CALL) {
+            coro_profile_tell_py_call(frame);
         }
-        break;
-    case PyTrace_C_RETURN:
-    case PyTrace_C_EXCEPTION:
-        key = coro_profile_key_of(arg);
-        if (key != NULL) {
-            coro_profile_leave_c(key);
+        else if (what == PyTrace_RETURN) {
+            coro_profile_tell_py_leave(frame);
         }
-        break;
     }
     return 0;
 }

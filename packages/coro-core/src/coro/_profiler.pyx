@@ -64,7 +64,7 @@ cdef extern from "_profile_events.h":
     int coro_profile_begin(const coro_clock *, int, size_t, size_t, int64_t, PyObject *(*)(PyObject *) noexcept)
     void coro_profile_finish()
     void coro_profile_free()
-    void coro_profile_slice_begins(uint64_t)
+    void coro_profile_slice_begins(uint64_t, int64_t)
     void coro_profile_slice_ends(int64_t)
     void coro_profile_wait(int)
     void coro_profile_end_thread(uint64_t, PyObject *)
@@ -105,7 +105,7 @@ cdef int64_t started_at = 0
 cdef void told(int what, PyObject *thread, int64_t now) noexcept:
     """From main, while a thread's interpreter state may still be in place: no Python object is made here."""
     if what == PROFILE_SLICE_BEGINS:
-        coro_profile_slice_begins((<coro>thread).number)
+        coro_profile_slice_begins((<coro>thread).number, now)
     elif what == PROFILE_SLICE_ENDS:
         coro_profile_slice_ends(now)
         if (<coro>thread).flags & DEAD:

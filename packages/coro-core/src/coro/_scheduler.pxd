@@ -50,8 +50,8 @@ cdef enum:
     THREAD_LOST = 1024  # in coro.flags: dead in this process because another one forked it
 
 
-# What the profiler is told, in main: who begins and ends a slice, and that the kernel is waited for. The tick is given at
-# the end of a slice only.
+# What the profiler is told, in main: who begins and ends a slice, and that the kernel is waited for. The tick is given with
+# a slice only, at its beginning that of the scheduler's last look.
 cdef enum:
     PROFILE_SLICE_BEGINS = 0
     PROFILE_SLICE_ENDS = 1

@@ -1809,7 +1809,7 @@ cdef int run_slice(coro t, PyThreadState *ts) except -1:
         make_way(t.stack.slot, ts)
     running = <PyObject *>t
     if profiler != NULL:
-        profiler(PROFILE_SLICE_BEGINS, running, 0)
+        profiler(PROFILE_SLICE_BEGINS, running, slice_start)
     if coro_stack_run(ts, &t.stack) < 0:
         running = NULL
         if profiler != NULL:
