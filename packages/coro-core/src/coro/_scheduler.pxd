@@ -120,6 +120,8 @@ cdef int deliver(coro me) except -1
 cdef int slice(coro me) except -1
 cdef int selfish(coro me) noexcept
 cdef bint is_daemon(coro t)
+cdef bint others_run() noexcept
+cdef bint is_foreign() noexcept
 cdef void count_io(int delta) noexcept
 cdef coro spawn_internal(object fun, tuple args, bint daemon)
 cdef Poller poller()

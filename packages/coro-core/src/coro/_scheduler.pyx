@@ -92,6 +92,8 @@ cdef extern from *:
     /* Kept out of the base frame of a thread, which is copied for each parked one: inlined they are 200 bytes of it. */
     static void __pyx_f_4coro_10_scheduler_begin_body(PyObject *) __attribute__((noinline));
     static int __pyx_f_4coro_10_scheduler_end_body(PyObject *, PyObject *) __attribute__((noinline));
+    /* Its __qualname__, borrowed: no more than a name, but every thread that ends looks for one. */
+    static inline PyObject *coro_function_name(PyObject *f) { return ((PyFunctionObject *)f)->func_qualname; }
     static inline PyObject *coro_context_of(PyThreadState *ts) { return ts->context; }
     /* A thread state that CPython is about to free has a thread's data stack, which is not CPython's to free. */
     static inline void coro_forget_datastack(PyThreadState *ts) { ts->datastack_chunk = NULL; }
@@ -99,6 +101,7 @@ cdef extern from *:
         return *(PyObject **)((char *)o + Py_TYPE(o)->tp_weaklistoffset) != NULL;
     }
     """
+    PyObject *coro_function_name(PyObject *)
     PyObject *coro_context_of(PyThreadState *)
     void *coro_os_thread() nogil
     void coro_forget_datastack(PyThreadState *) nogil
@@ -580,9 +583,12 @@ cdef object thread_name(coro t):
     if name is None:
         if t.function is None:
             return f"coro {t.number}"
-        name = getattr(t.function, "__qualname__", None)
-        if not isinstance(name, str):
-            name = type(t.function).__qualname__
+        if PyFunction_Check(<PyObject *>t.function):
+            name = <object>coro_function_name(<PyObject *>t.function)
+        else:
+            name = getattr(t.function, "__qualname__", None)
+            if not isinstance(name, str):
+                name = type(t.function).__qualname__
         t.label = name
     return name
 
@@ -894,6 +900,16 @@ cdef int selfish(coro me) noexcept:
         me.selfish_left = me.selfish_most
         return 1
     return 0
+
+
+cdef bint others_run() noexcept:
+    """Will another thread run before the kernel is asked for events again?"""
+    return not (list_empty(&batch) and list_empty(&ready))
+
+
+cdef bint is_foreign() noexcept:
+    """Does a loop run, and in another OS thread than the caller's?"""
+    return loop_ts != NULL and coro_os_thread() != loop_os_thread
 
 
 cdef bint is_daemon(coro t):
@@ -1652,10 +1668,10 @@ cdef int end_locals(coro me) noexcept:
     return 0
 
 
-cdef int end_body(PyObject *thread, PyObject *result) noexcept:
-    """The function has returned `result`, or raised (NULL): everything a thread does after that, on its own stack."""
+cdef int note_outcome(coro me, PyObject *result) noexcept:
+    """Keep what the function returned or, for NULL, raised, and tell of an error; keep the thread's name."""
     global main_told
-    cdef coro me = <coro>thread
+    cdef PyObject *thread = <PyObject *>me
     try:
         if result != NULL:
             me.outcome = <object>result
@@ -1676,6 +1692,19 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
     except BaseException:
         # A function object with an odd name misbehaved; the thread dies all the same.
         notify()
+    return 0
+
+
+cdef int end_body(PyObject *thread, PyObject *result) noexcept:
+    """The function has returned `result`, or raised (NULL): everything a thread does after that, on its own stack."""
+    cdef coro me = <coro>thread
+    if result != NULL and PyFunction_Check(<PyObject *>me.function):
+        me.outcome = <object>result         # the same as note_outcome() does, where nothing can fail
+        Py_DECREF(<object>result)
+        if me.label is None:
+            me.label = <object>coro_function_name(<PyObject *>me.function)
+    else:
+        note_outcome(me, result)
     # Whatever runs user code when it is released goes now: a finaliser may still block here, main must not run it, and
     # a dead thread cannot. With three references (the registry's, main's, ours) nobody will ask for the outcome.
     me.attention = 0
@@ -1689,10 +1718,11 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
         released = None
     coro_interp_clear(loop_ts)
     me.flags |= DEAD
-    try:
-        wake_joiners(me)
-    except MemoryError:
-        pass
+    if me.extra is not None:
+        try:
+            wake_joiners(me)
+        except MemoryError:
+            pass
     unregister(me)
     if me.outcome is not None and PyObject_IS_GC(<PyObject *>me.outcome):
         track(me)
@@ -1738,19 +1768,19 @@ def set_exception_notifier(function):
     return before
 
 
-cdef int first_run(coro t, PyThreadState *ts) except -1:
-    """Give the thread a data stack and a slot. -1 with MemoryError when either cannot be had."""
+cdef bint first_run(coro t, PyThreadState *ts) except -1:
+    """Give the thread a data stack and a slot. False when there is no memory for either."""
     cdef PyObject **top
     cdef PyObject **limit
     cdef PyObject *context = NULL
     cdef void *root = coro_datastack_root(t.stack.key, &top, &limit)
     if root == NULL:
-        raise MemoryError("no memory for the data stack of a new thread")
+        return False
     t.stack.slot = coro_slots_choose()
     make_way(t.stack.slot, ts)
     if coro_stack_begin(&t.stack, thread_entry, <void *>t) < 0:
         coro_datastack_release(root, root)
-        raise MemoryError("no memory to make room for a new thread")
+        return False
     if t.context is not None:
         context = <PyObject *>t.context
         Py_INCREF(t.context)
@@ -1758,7 +1788,7 @@ cdef int first_run(coro t, PyThreadState *ts) except -1:
     t.stack.root = root
     coro_interp_init(&t.stack.interp, ts, context, root, top, limit)
     t.flags |= STARTED
-    return 0
+    return True
 
 
 cdef int bury(coro t) except -1:
@@ -1792,9 +1822,7 @@ cdef int run_slice(coro t, PyThreadState *ts) except -1:
     cdef coro_stack *owner
     if not t.flags & STARTED:
         coro_enter_main(ts)
-        try:
-            first_run(t, ts)
-        except MemoryError:
+        if not first_run(t, ts):
             postpone(t)
             return 0
     owner = <coro_stack *>t.stack.slot.owner
