@@ -10,6 +10,36 @@
 # Hosts are literals here; names are resolved before, by connect() alone.
 
 
+cdef extern from *:
+    """
+    /* inet_ntop(3) prints with snprintf, which is a tenth of the user time of accepting a connection. */
+    static PyObject *coro_ipv4_str(const void *address)
+    {
+        const unsigned char *byte = address;
+        char text[16], *p = text;
+        PyObject *s;
+        int i, v;
+        for (i = 0; i < 4; i++) {
+            v = byte[i];
+            if (i)
+                *p++ = '.';
+            if (v >= 100) {
+                *p++ = (char)('0' + v / 100);
+                v %= 100;
+                *p++ = (char)('0' + v / 10);
+            } else if (v >= 10)
+                *p++ = (char)('0' + v / 10);
+            *p++ = (char)('0' + v % 10);
+        }
+        s = PyUnicode_New(p - text, 127);
+        if (s)
+            memcpy(PyUnicode_1BYTE_DATA(s), text, (size_t)(p - text));
+        return s;
+    }
+    """
+    str coro_ipv4_str(const void *)
+
+
 cdef inline int _port(object value) except -1:
     cdef object number
     try:
@@ -175,8 +205,7 @@ cdef object _format(const sockaddr_storage *sa, socklen_t length):
     if length < sizeof(sa_family_t):
         return None
     if sa.ss_family == AF_INET and length >= sizeof(sockaddr_in):
-        inet_ntop(AF_INET, &in4.sin_addr, text, sizeof(text))
-        return (PyUnicode_FromString(text), <int>ntohs(in4.sin_port))
+        return (coro_ipv4_str(&in4.sin_addr), <int>ntohs(in4.sin_port))
     if sa.ss_family == AF_INET6 and length >= sizeof(sockaddr_in6):
         inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof(text))
         return (PyUnicode_FromString(text), <int>ntohs(in6.sin6_port), <unsigned int>ntohl(in6.sin6_flowinfo),

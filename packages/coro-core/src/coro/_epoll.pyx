@@ -1,7 +1,8 @@
 # cython: language_level=3, binding=False, auto_pickle=False, embedsignature=True, embedsignature.format=clinic
 """The Linux side of the poller: epoll, with pidfd for processes and inotify for files.
 
-Owned descriptors are registered once for everything, edge triggered: after that a wait costs no system call.
+Owned descriptors are registered once for reading, edge triggered, and once more when a thread first waits to write
+(from the start would mean an event "writable" for each new connection): after that a wait costs no system call.
 Edge triggering also means that no event can repeat for ever, whatever nobody reads.  Other descriptors are
 registered for one event at a time (EPOLLONESHOT), with one mask for all their waiters; where the kernel
 answers ENOENT the number was closed and belongs to another file now, so it is added anew and older waiters
@@ -221,7 +222,7 @@ cdef enum:
 
 cdef uint32_t OWN_TAG = 0x80000000u
 cdef uint32_t NOTE_EXIT = 0x80000000u
-cdef uint32_t OWNED_MASK = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET
+cdef uint32_t OWNED_MASK = EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLET
 cdef uint32_t BROKEN = EPOLLHUP | EPOLLERR
 
 
@@ -250,6 +251,7 @@ cdef class EpollPoller(EventPoller):
         self.epoll_fd = self.event_fd = self.inotify_fd = self.alarm.fd = -1
         self.children = {}
         self.watches = {}
+        self.can_linger = True
 
     def __dealloc__(self):
         # shut() was not called: the process is ending, or a loop was never run.
@@ -334,6 +336,8 @@ cdef class EpollPoller(EventPoller):
                 self.open_kernel()
             self.position = self.filled = 0
             self.n_polls += 1
+            if self.n_lingering:
+                timeout_ns = 0
             if timeout_ns != 0:
                 # Either the interrupter sees `sleeping` and writes, or we see its mark here.
                 __atomic_store_n(&self.sleeping, 1, __ATOMIC_SEQ_CST)
@@ -364,6 +368,8 @@ cdef class EpollPoller(EventPoller):
             self.filled = n
             self.n_events += n
         n = self.dispatch()
+        if self.n_lingering:
+            n += self.end_lingering()
         self.n_wakes += n
         return n
 
@@ -467,10 +473,13 @@ cdef class EpollPoller(EventPoller):
             self.open_kernel()
         for _ in range(3):
             s.generation += 1
+            wanted = fd_wanted(s)
             if owned:
+                wanted |= s.armed & FD_WRITE_READY
                 events = OWNED_MASK
+                if wanted & FD_WRITE_READY:
+                    events |= EPOLLOUT
             else:
-                wanted = fd_wanted(s)
                 events = EPOLLONESHOT
                 if wanted & FD_READ_READY:
                     events |= EPOLLIN | EPOLLRDHUP
@@ -501,6 +510,12 @@ cdef class EpollPoller(EventPoller):
                 break
         s.flags &= ~<uint32_t>FD_REGISTERED
         raise oserrors.make(e)
+
+    cdef int arm_writing(self, int fd, fd_state *s) except -1:
+        if not s.armed & FD_WRITE_READY:
+            s.armed |= FD_WRITE_READY
+            self.arm(fd, s, NULL, False)
+        return 0
 
     cdef int retract(self, int fd, fd_state *s) except -1:
         if self.epoll_fd < 0 or not s.flags & FD_REGISTERED:
@@ -678,7 +693,7 @@ cdef class EpollPoller(EventPoller):
         there are events to be fetched or after interrupt(); or -2 when there is news already. end_watch() follows."""
         if self.epoll_fd < 0:
             self.open_kernel()
-        if self.position < self.filled:
+        if self.position < self.filled or self.n_lingering:
             return -2
         __atomic_store_n(&self.sleeping, 1, __ATOMIC_SEQ_CST)
         if __atomic_exchange_n(&self.interrupted, 0, __ATOMIC_SEQ_CST):

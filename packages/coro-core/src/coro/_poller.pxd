@@ -17,6 +17,8 @@ cdef enum:
     FD_EXCEPT_READY = 32     # exceptional condition (urgent data)
     FD_UNPOLLABLE = 64       # owned, and the kernel refuses to watch it (regular file): a wait only gives way
     FD_HANDLERS = 128        # at least one slot holds a kevent_target, not a thread
+    FD_LINGERS = 256         # owned, not registered: the reader is to be woken after the next poll, to try again
+    FD_LINGERED = 512        # and so it was; not known yet whether it was worth it
 
 
 cdef enum:                   # filters and flags of _filters.py, for C
@@ -52,7 +54,7 @@ cdef struct fd_state:
     uint32_t generation      # goes into the kernel's event data: an event of another generation is stale
     uint32_t epoch           # counts own()/disown(): a waiter that sees another one was closed
     uint32_t revents         # the last event mask of the kernel
-    uint32_t armed           # not owned: directions the kernel watches for us now (FD_*_READY bits)
+    uint32_t armed           # directions the kernel watches for us now (FD_*_READY bits; owned: besides reading)
 
 
 cdef class py_kevent:
@@ -94,6 +96,10 @@ cdef class kevent_target:
 cdef class FdPoller(Poller):
     cdef dict targets                 # kevent_key -> kevent_target: handlers, waits without descriptor
     cdef int n_handlers
+    cdef bint can_linger              # the kernel's file looks at n_lingering in poll()
+    cdef int *lingering               # descriptor numbers
+    cdef int n_lingering, lingering_room
+    cdef int luck, declined           # from -LUCK to LUCK: how often lingering was worth it; how often it was left out
     cdef uint64_t n_polls, n_blocking, n_events, n_stale, n_wakes, n_changes, n_interrupts
 
     # -- for sockets
@@ -117,6 +123,9 @@ cdef class FdPoller(Poller):
     cdef int clear_slots(self, int fd, fd_state *s, PyObject *but, object closer) except -1
     cdef int deliver(self, int fd, fd_state *s, uint32_t ready) except -1
     cdef int forget_all(self) except -1
+    cdef bint linger(self, int fd) noexcept
+    cdef int judge(self, fd_state *s, bint worth_it) noexcept
+    cdef int end_lingering(self) except -1
 
     # -- what EventPoller adds
     cdef int remove(self, kevent_target t) except -1

@@ -20,7 +20,8 @@ Rules that keep a wake-up from being lost:
 2. A waiter that leaves withdraws only itself: it looks whether it is still in the slot.
 3. `epoch` changes whenever the number changes hands; a waiter that finds another epoch was closed, however it
    woke.
-4. `generation` goes into the kernel's event data and changes with each registration, so an event that was
+4. A reader that lingers (see linger()) is known to no kernel: no poll sleeps while there is one.
+5. `generation` goes into the kernel's event data and changes with each registration, so an event that was
    meant for an earlier file of the same number (a duplicate keeps such registrations alive) is recognised as
    stale.
 
@@ -31,7 +32,7 @@ kernel's side (`_epoll.pyx`, `_kqueue.pyx`), each a subclass.  Slots hold thread
 import errno as _errno
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
@@ -56,6 +57,7 @@ cdef extern from *:
 
 cdef enum:
     CHUNK = 256
+    LUCK = 16
 
 cdef tuple STATES = ("NEW", "SUBMITTED", "FIRED", "ABORTED")
 
@@ -67,9 +69,10 @@ cdef int table_len = 0
 
 
 cdef fd_state *fd_lookup(int fd) noexcept nogil:
-    if <unsigned int>fd // CHUNK >= <unsigned int>table_len or table[fd // CHUNK] == NULL:
+    cdef unsigned int n = <unsigned int>fd      # divided by shifting
+    if n // CHUNK >= <unsigned int>table_len or table[n // CHUNK] == NULL:
         return NULL
-    return &table[fd // CHUNK][fd % CHUNK]
+    return &table[n // CHUNK][n % CHUNK]
 
 
 cdef int fd_each(int fd) noexcept nogil:
@@ -247,6 +250,9 @@ cdef class FdPoller(Poller):
     def __cinit__(self, *args, **kwargs):
         self.targets = {}
 
+    def __dealloc__(self):
+        free(self.lingering)
+
     # -- owned descriptors, for sockets
 
     cdef fd_state *state_of(self, int fd) except NULL:
@@ -273,6 +279,8 @@ cdef class FdPoller(Poller):
             return 0
         if s.flags & FD_REGISTERED:
             self.forget(fd, s)
+        elif s.flags & FD_LINGERED:
+            self.judge(s, True)
         s.epoch += 1
         s.generation += 1
         s.armed = s.revents = 0
@@ -308,10 +316,18 @@ cdef class FdPoller(Poller):
             return 0
         if (s.flags & (FD_OWNED | FD_REGISTERED | FD_UNPOLLABLE)) != (FD_OWNED | FD_REGISTERED) or slot[0] != NULL \
                 or me.attention:
-            return 1
+            if s.flags & FD_LINGERED:
+                self.judge(s, (s.flags & FD_LINGERS) != 0)
+            if not s.flags & FD_LINGERS:
+                return 1
+            if s.flags & (FD_REGISTERED | FD_UNPOLLABLE) or slot[0] != NULL or me.attention or not self.linger(fd):
+                s.flags &= ~<uint32_t>FD_LINGERS
+                return 1
         Py_INCREF(me)
         slot[0] = <PyObject *>me
         interrupted = park_io(me, WAIT_READ if ready == FD_READ_READY else WAIT_WRITE, fd)
+        if s.epoch == epoch:
+            s.flags &= ~<uint32_t>FD_LINGERS
         if slot[0] == <PyObject *>me:
             slot[0] = NULL
             Py_DECREF(me)
@@ -320,6 +336,57 @@ cdef class FdPoller(Poller):
         if interrupted:
             return 2
         return 3 if s.epoch != epoch else 0
+
+    # A wait without the kernel, for a descriptor that is not registered and has just been read empty while other threads
+    # are ready to run: what comes next may well be there when they have had their turn, above all the end of a short
+    # connection, and then two epoll_ctl(2) calls are saved (to register, and to unregister before closing). Where it is
+    # not, one recv(2) was in vain; where that is the rule (the peer is far away), only one in sixteen tries. False: not
+    # now.
+    cdef bint linger(self, int fd) noexcept:
+        cdef int *grown
+        cdef int room
+        if not self.can_linger:
+            return False
+        if self.luck < 0:
+            self.declined += 1
+            if self.declined % 16:
+                return False
+        if self.n_lingering == self.lingering_room:
+            room = 2 * self.lingering_room + 64
+            grown = <int *>realloc(self.lingering, room * sizeof(int))
+            if grown == NULL:
+                return False
+            self.lingering = grown
+            self.lingering_room = room
+        self.lingering[self.n_lingering] = fd
+        self.n_lingering += 1
+        return True
+
+    cdef int judge(self, fd_state *s, bint worth_it) noexcept:
+        s.flags &= ~<uint32_t>FD_LINGERED
+        if worth_it and self.luck < LUCK:
+            self.luck += 1
+        elif not worth_it and self.luck > -LUCK:
+            self.luck -= 1
+        return 0
+
+    # Let those who linger try again.
+    cdef int end_lingering(self) except -1:
+        cdef fd_state *s
+        cdef PyObject *p
+        cdef int i, n = 0, count = self.n_lingering
+        self.n_lingering = 0
+        for i in range(count):
+            s = fd_lookup(self.lingering[i])
+            if not s.flags & FD_LINGERS:
+                continue            # closed meanwhile, or no longer waiting
+            s.flags = s.flags & ~<uint32_t>FD_LINGERS | FD_LINGERED
+            p = s.reader
+            if p != NULL and not is_target(p):
+                s.reader = NULL
+                n += wake(<coro>p, None)
+                Py_DECREF(<object>p)
+        return n
 
     cdef int wait_read_fresh(self, fd_state *s, int fd) except -1:
         cdef coro me = running_thread()
@@ -457,7 +524,7 @@ cdef class FdPoller(Poller):
         for t in list(self.targets.values()):
             self.remove(t)
         self.targets.clear()
-        self.n_handlers = 0
+        self.n_handlers = self.n_lingering = 0
         while fd >= 0:
             s = fd_lookup(fd)
             s.flags &= FD_OWNED | FD_NO_SHORTCUT | FD_UNPOLLABLE

@@ -2,11 +2,13 @@
 """Sockets (and pipes, ttys, any descriptor) that block the calling thread and nothing else.
 
 Every data call tries its system call first.  When the kernel says "would block" the thread waits in the
-poller and tries again.  Three short cuts keep system calls down: the poller remembers readiness, so that
+poller and tries again.  Four short cuts keep system calls down: the poller remembers readiness, so that
 waiting costs no `epoll_ctl`; a short read of a TCP socket proves that nothing is left, so the next call waits
 at once instead of provoking EAGAIN (not with urgent data, peeking, or after the peer hung up, where the proof
-fails); and small reads go through one static buffer, which is safe because nobody else runs between the read
-and the copy.  The GIL is kept: the calls never block.
+fails); where that is the first wait, and other threads are ready to run, it lingers for their turn before it
+registers, which a short connection then never does; and small reads go through one static buffer, which is
+safe because nobody else runs between the read and the copy.  A large read that follows one that got all it
+asked for goes straight into its result.  The GIL is kept: the calls never block.
 
 One extension of three files, longer than most here: a Cython class cannot be spread over modules, and its halves share
 the fields.
@@ -27,7 +29,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, Py_buffer, PyBuffer_Re
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport (
     EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM,
     ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno,
@@ -35,10 +37,13 @@ from libc.errno cimport (
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
-from coro._poller cimport FD_NO_SHORTCUT, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_poller, fd_state
+from coro._poller cimport (
+    FD_LINGERS, FD_NO_SHORTCUT, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, fd_poller, fd_state,
+)
 from coro._posix cimport *
 from coro._scheduler cimport (
-    THREAD_LOST, WAIT_OBJECT, coro, deliver, running_thread, selfish, slice, suspend, wake, wake_error,
+    THREAD_LOST, WAIT_OBJECT, coro, deliver, is_foreign, others_run, running_thread, selfish, slice, suspend, wake,
+    wake_error, whoever,
 )
 
 import operator
@@ -49,7 +54,7 @@ from array import array as _array
 
 from coro import oserrors
 from coro._constants import AF, MSG, PF, SHUT, SO, SOCK, SOL
-from coro._scheduler import _in_loop_os_thread, _post_internal, coro_is_running, current, sleep_relative
+from coro._scheduler import _post_internal, sleep_relative
 from coro.exceptions import ClosedError, SimultaneousError, WrongThreadError
 
 __all__ = [
@@ -77,8 +82,10 @@ cdef enum:
     B_DRAINED = 16          # the last read was such a short one
     B_FILE = 32             # `keep` owns the descriptor
     B_STREAM = 64
+    B_FULL = 128            # the last recv() got all it asked for, and that was DIRECT bytes or more
 
     SCRATCH = 65536         # bytes of the static buffer for reads
+    DIRECT = 16384          # from here on copying out of that buffer costs more than a result that must be cut
     BIG = 1048576           # most bytes asked of a stream at once beyond that
     IOVECS = 64             # pieces per gathering call
     JOIN = 16384            # pieces smaller than this in total are joined: a copy is cheaper than the vectors
@@ -105,16 +112,6 @@ include "_address.pxi"
 
 cdef object _error(int e):
     return oserrors.make(e)
-
-
-cdef bint _is_foreign() except -1:
-    """Does a loop run, and in another OS thread than ours?"""
-    return not _in_loop_os_thread() and coro_is_running()
-
-
-cdef object _running():
-    # the current thread or, in main, its stub: who closes
-    return current()
 
 
 cdef int _pause(double seconds) except -1:
@@ -247,7 +244,7 @@ cdef class _descriptor:
         """Take the descriptor over.  On failure the object stays without one."""
         global live, first_live
         cdef FdPoller p
-        if _is_foreign():
+        if is_foreign():
             raise WrongThreadError("socks are made in the OS thread of the running loop; "
                                    "from another one use coro.post(function, *args)")
         p = fd_poller()
@@ -256,7 +253,7 @@ cdef class _descriptor:
             p.own(fd)
         else:
             # whoever still waits for this number waits for something that is gone
-            p.disown(fd, _running())
+            p.disown(fd, whoever())
         self.fd = self.orig_fd = fd
         self.domain = domain
         self.stype = stype
@@ -283,7 +280,7 @@ cdef class _descriptor:
             return
         self.fd = -1
         try:
-            if _is_foreign():
+            if is_foreign():
                 # another OS thread happened to collect: the poller's records are not its to change
                 if _post_internal(_close_late, fd, (self.bits & B_FILE) == 0, self.keep):
                     return
@@ -359,11 +356,11 @@ cdef class _descriptor:
         cdef object keep
         if fd < 0:
             return 0
-        if _is_foreign():
+        if is_foreign():
             raise WrongThreadError("socks are closed in the OS thread of the running loop; "
                                    "from another one use coro.post(s.close)")
         try:
-            self.forget(_running())
+            self.forget(whoever())
         finally:
             keep = self.keep
             self.keep = None
@@ -394,10 +391,10 @@ cdef class _descriptor:
         self.check()
         if self.bits & B_FILE:
             raise ValueError("a file_sock cannot be detached: its file object owns the descriptor")
-        if _is_foreign():
+        if is_foreign():
             raise WrongThreadError("socks are detached in the OS thread of the running loop: use coro.post")
         fd = self.fd
-        self.forget(_running())
+        self.forget(whoever())
         fd_poller().released(fd, self.st)
         return fd
 
@@ -498,13 +495,15 @@ cdef unsigned int _kind_of(int fd) noexcept:
 
 cdef sock _adopt(int fd, int domain, int stype, unsigned int bits):
     """A sock on a descriptor that nobody else knows; it is closed when that fails."""
-    cdef sock s
-    try:
+    cdef sock s = None
+    cdef bint adopted = False
+    try:            # not `except`, which would save the exception being handled at every connection
         s = sock.__new__(sock)
         s.start(fd, domain, stype, bits)
-    except BaseException:
-        c_close(fd)
-        raise
+        adopted = True
+    finally:
+        if not adopted:
+            c_close(fd)
     return s
 
 

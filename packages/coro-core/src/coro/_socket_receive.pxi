@@ -34,6 +34,8 @@ cdef class _receiver(_descriptor):
     cdef inline int before_attempt(self, coro me) except -1:
         """Wait at once where the last short read proved that nothing is there; else count one selfish act."""
         if self.bits & B_DRAINED and not self.st.flags & (FD_READ_READY | FD_NO_SHORTCUT):
+            if not self.st.flags & FD_REGISTERED and others_run():
+                self.st.flags |= FD_LINGERS
             self.wait_readable(me)
         elif selfish(me):
             self.pause_read(me)
@@ -110,20 +112,26 @@ cdef class _receiver(_descriptor):
         """bytes, or None when it would block."""
         cdef Py_ssize_t r
         cdef PyObject *big
-        if n <= SCRATCH:
+        cdef object result
+        if n <= SCRATCH and not (self.bits & B_FULL and n >= DIRECT):
             r = self.recv_raw(scratch, n, flags)
-            return None if r < 0 else PyBytes_FromStringAndSize(scratch, r)
+            if r < 0:
+                return None
+            if r == n and n >= DIRECT:
+                self.bits |= B_FULL
+            return PyBytes_FromStringAndSize(scratch, r)
         if n > BIG and (self.bits & B_STREAM or not self.bits & B_SOCKET):
             n = BIG                     # a stream may return less; a datagram would be cut
-        big = PyBytes_New(NULL, n)
-        try:
-            r = self.recv_raw(PyBytes_AS_STRING(<object>big), n, flags)
-        except BaseException:
-            Py_DECREF(<object>big)
-            raise
+        result = PyBytes_FromStringAndSize(NULL, n)
+        r = self.recv_raw(PyBytes_AS_STRING(result), n, flags)
+        if r == n:
+            return result
         if r < 0:
-            Py_DECREF(<object>big)
             return None
+        self.bits &= ~<unsigned int>B_FULL
+        big = <PyObject *>result
+        Py_INCREF(result)
+        result = None                   # what is cut must have one reference
         _PyBytes_Resize(&big, r)
         result = <object>big
         Py_DECREF(result)
