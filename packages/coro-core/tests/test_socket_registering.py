@@ -5,8 +5,8 @@ The order of threads is that of their starting: a reader lingers when another th
 """
 
 import pytest
-from sockets_support import in_loop, tcp_pair
-from support import on_kqueue
+from sockets_support import tcp_pair
+from support import in_loop, on_kqueue
 
 import coro
 from coro import _poller

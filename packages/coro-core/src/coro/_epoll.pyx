@@ -77,8 +77,7 @@ cdef extern from *:
     enum { CORO_LONG_SLEEP = 20 * 1000 * 1000 };
 
     typedef struct {
-        int fd;                 /* -1: not there (yet) */
-        int refused;            /* the system gives no timerfd */
+        int fd;                 /* -1: not there */
         int64_t rings_at;       /* CLOCK_MONOTONIC, ns; 0: not set */
     } coro_alarm;
 
@@ -88,29 +87,27 @@ cdef extern from *:
         return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     }
 
-    /* Have the alarm ring in at most ns.  Edge triggered: nobody ever reads how often it rang.  0: there is none. */
-    static int coro_alarm_within(coro_alarm *alarm, int ep, int64_t ns, uint64_t data) {
+    /* Edge triggered: nobody ever reads how often it rang.  Where there is none, each sleep has its own timeout. */
+    static void coro_alarm_open(coro_alarm *alarm, int ep, uint64_t data) {
+        struct epoll_event ev;
+        memset(&ev, 0, sizeof ev);
+        ev.events = EPOLLIN | EPOLLET;
+        ev.data.u64 = data;
+        alarm->rings_at = 0;
+        alarm->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (alarm->fd >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, alarm->fd, &ev) < 0) {
+            close(alarm->fd);
+            alarm->fd = -1;
+        }
+    }
+
+    /* Have the alarm ring in at most ns.  0: that cannot be had. */
+    static int coro_alarm_within(coro_alarm *alarm, int64_t ns) {
         int64_t now = coro_monotonic_ns(), when;
         struct itimerspec wanted;
         if (ns > INT64_MAX - now) ns = INT64_MAX - now;
         when = now + ns;
         if (alarm->rings_at > now && alarm->rings_at <= when) return 1;
-        if (alarm->fd < 0) {
-            struct epoll_event ev;
-            if (alarm->refused) return 0;
-            memset(&ev, 0, sizeof ev);
-            ev.events = EPOLLIN | EPOLLET;
-            ev.data.u64 = data;
-            alarm->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-            if (alarm->fd >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, alarm->fd, &ev) < 0) {
-                close(alarm->fd);
-                alarm->fd = -1;
-            }
-            if (alarm->fd < 0) {
-                alarm->refused = 1;      /* no descriptors left, most likely: until the next loop it goes without */
-                return 0;
-            }
-        }
         memset(&wanted, 0, sizeof wanted);
         wanted.it_value.tv_sec = (time_t)(when / 1000000000);
         wanted.it_value.tv_nsec = (long)(when % 1000000000);
@@ -121,8 +118,8 @@ cdef extern from *:
 
     /* Sleep at most ns.  The 64-bit time layout is the one this system call has on 32-bit systems as well. */
     static int coro_epoll_sleep(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2,
-                                coro_alarm *alarm, uint64_t data) {
-        if (ns >= CORO_LONG_SLEEP && coro_alarm_within(alarm, ep, ns, data))
+                                coro_alarm *alarm) {
+        if (ns >= CORO_LONG_SLEEP && alarm->fd >= 0 && coro_alarm_within(alarm, ns))
             return epoll_wait(ep, ev, max, -1);
         if (ns > 0 && !*no_pwait2) {
             struct { long long sec, nsec; } ts = { ns / 1000000000, ns % 1000000000 };
@@ -184,9 +181,9 @@ cdef extern from *:
     int inotify_rm_watch(int, int) nogil
     ctypedef struct coro_alarm:
         int fd
-        int refused
         int64_t rings_at
-    int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *, coro_alarm *, uint64_t) nogil
+    void coro_alarm_open(coro_alarm *, int, uint64_t) nogil
+    int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *, coro_alarm *) nogil
     int coro_epoll_set(int, int, int, uint32_t, uint64_t) nogil
     int coro_pidfd_open(int) nogil
     int coro_inotify_add(int, int, uint32_t) nogil
@@ -226,7 +223,7 @@ cdef uint32_t OWNED_MASK = EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLET
 cdef uint32_t BROKEN = EPOLLHUP | EPOLLERR
 
 
-cdef inline uint64_t own_data(int tag, int fd) noexcept nogil:
+cdef inline uint64_t own_data(int tag, int fd) noexcept:
     return (<uint64_t>fd << 32) | OWN_TAG | tag
 
 
@@ -277,6 +274,7 @@ cdef class EpollPoller(EventPoller):
             raise oserrors.make(e)
         self.set_own(self.event_fd, EPOLLIN, own_data(TAG_WAKE, 0))
         self.open_signals()
+        coro_alarm_open(&self.alarm, self.epoll_fd, own_data(TAG_ALARM, 0))
         return 0
 
     cdef int close_kernel(self) noexcept:
@@ -291,7 +289,6 @@ cdef class EpollPoller(EventPoller):
         if self.epoll_fd >= 0:
             close(self.epoll_fd)
         self.inotify_fd = self.epoll_fd = self.alarm.fd = -1
-        self.alarm.rings_at = self.alarm.refused = 0
         free(self.events)
         self.events = NULL
         self.position = self.filled = 0
@@ -352,7 +349,7 @@ cdef class EpollPoller(EventPoller):
                 self.n_blocking += 1
                 with nogil:
                     n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns,
-                                         &self.no_pwait2, &self.alarm, own_data(TAG_ALARM, 0))
+                                         &self.no_pwait2, &self.alarm)
                     if n < 0:
                         e = errno
                 __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
