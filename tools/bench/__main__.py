@@ -1,4 +1,4 @@
-"""The command line: `python -m tools.bench run | compare | plot | instructions`.
+"""The command line: `python -m tools.bench run | compare | plot | table | instructions`.
 
 Exit status: 0 all bars hold and nothing got worse, 1 a bar does not hold (or was not measured) or something got worse,
 2 nothing could be measured or read.
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import _compare, _instructions, _plots
+from . import _compare, _instructions, _plots, _tables
 from ._env import Environment, EnvironmentFailure, default_cache
 from ._measure import MeasurementFailure, measure
 from ._results import Record, as_json, report
@@ -55,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     plot = commands.add_parser("plot", help="draw a run as SVG, a picture per suite")
     plot.add_argument("run", type=Path, metavar="RUN.json")
     plot.add_argument("--into", type=Path, required=True, metavar="FOLDER")
+    table = commands.add_parser("table", help="write a run as tables for the manual")
+    table.add_argument("run", type=Path, metavar="RUN.json")
+    table.add_argument("--into", type=Path, required=True, metavar="FILE")
     count = commands.add_parser(
         "instructions", parents=[where], help="count the instructions of an operation under valgrind"
     )
@@ -150,13 +153,24 @@ def _plot(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _table(arguments: argparse.Namespace) -> int:
+    arguments.into.write_text(_tables.text(_load(arguments.run)))
+    return 0
+
+
 def _count_instructions(arguments: argparse.Namespace) -> int:
     environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
     environment.install({"coro"})
     return _instructions.run(environment, arguments.check, arguments.update)
 
 
-COMMANDS = {"run": _run, "compare": _compare_runs, "plot": _plot, "instructions": _count_instructions}
+COMMANDS = {
+    "run": _run,
+    "compare": _compare_runs,
+    "plot": _plot,
+    "table": _table,
+    "instructions": _count_instructions,
+}
 
 
 def main(argv: list[str] | None = None) -> int:
