@@ -1,4 +1,5 @@
-/* The parts of the interpreter-state switch that need CPython's internal headers or hardly ever run; see interp.h. */
+/* The parts of the interpreter-state switch that need CPython's internal headers or hardly ever run; see interp.h.
+   Longer than most files: it has a section for each version of CPython, and they are read side by side. */
 #ifndef Py_BUILD_CORE_MODULE
 #define Py_BUILD_CORE_MODULE 1
 #endif
@@ -30,9 +31,6 @@ enum { BYTES_PER_LEVEL = 3900, STACK_RESERVE = 256 * 1024 }; /* 4 MiB bear the d
 #else
 enum { BYTES_PER_LEVEL = 4096, STACK_RESERVE = 256 * 1024 };
 #endif
-
-/* Frames that are walked one by one before the entry frames on the C stack are counted: what most threads have. */
-enum { STEPS_BEFORE_COUNTING = 4 };
 
 void
 coro_interp_setup(size_t stack_size)
@@ -395,10 +393,16 @@ coro_interp_bypass(struct _PyInterpreterFrame *frame, struct _PyInterpreterFrame
 {
 #if CORO_HAS_ENTRY_FRAMES
     struct _PyInterpreterFrame *f, *next;
-    int count = 0, steps = 0, entries = 0, i;
+    int count = 0, entries = 0, i;
 #define ON_STACK(p) ((const char *)(p) >= base && (const char *)(p) < top)
     while (ON_STACK(frame)) {
         frame = frame->previous;
+    }
+    /* Many Python frames under few entry frames: when all entry frames but one have been found, the last one is where
+       the outermost frame leads, and the frames between need not be fetched from memory, which is what takes time here.
+       The C stack is in the cache, so counting on it is cheap, but dearer than to look at a second frame. */
+    if (frame != NULL && outermost != NULL && frame != outermost && frame->previous != outermost && entry_mark > 1) {
+        entries = count_marks(base, top);
     }
     for (f = frame; f != NULL; f = next) {
         next = f->previous;
@@ -412,11 +416,6 @@ coro_interp_bypass(struct _PyInterpreterFrame *frame, struct _PyInterpreterFrame
             while (ON_STACK(next)) {
                 next = next->previous;
             }
-        }
-        /* Many Python frames under few entry frames: when all entry frames but one have been found, the last one is
-           where the outermost frame leads, and the frames between need not be fetched from memory. */
-        if (++steps == STEPS_BEFORE_COUNTING && outermost != NULL && entry_mark > 1) {
-            entries = count_marks(base, top);
         }
         if (entries == count + 1 && f != outermost && ON_STACK(outermost->previous)
             && ENTRY_MARK(outermost->previous) == entry_mark) {
