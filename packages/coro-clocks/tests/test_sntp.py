@@ -164,8 +164,14 @@ def test_the_callers_own_limit_is_not_the_servers_fault():
 
 @pytest.mark.parametrize("bad", [5, None, ("host",) * 2, ("host", 1.0), b"host"])
 def test_servers_of_other_types(bad):
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(TypeError, match="expected a server as a host name or a pair"):
         ask(bad)
+
+
+def test_a_client_tells_what_it_is_and_wants_a_list():
+    assert repr(sntp.Client(["one", "two"])) == "<sntp.Client of 2 servers: stopped, 0 rounds>"
+    with pytest.raises(TypeError, match="expected a list of servers, got int"):
+        sntp.Client(3)
 
 
 @pytest.mark.parametrize("bad", ["", ("", 123), ("host", 0), ("host", 65536)])

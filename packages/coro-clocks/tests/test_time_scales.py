@@ -104,9 +104,9 @@ def test_what_is_no_finite_number_is_refused(scale):
     for function in (scale.fsec_to_ticks, scale.Posix_from_posix_fsec, scale.set_time, scale.step_time):
         with pytest.raises(OverflowError):
             function(math.inf)
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="NaN"):
             function(math.nan)
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="expected seconds as an int or a float, got str"):
             function("1")
 
 

@@ -1,21 +1,12 @@
-"""What the tests of sockets share: tests as threads of a loop, connected pairs, blocking functions beside the loop."""
+"""What the tests of sockets share: connected pairs, raw peers of our servers, blocking functions beside the loop."""
 
 import contextlib
-import functools
 import socket
 import threading
 
+import pytest
+
 import coro
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after twenty seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 20, function, *args, **kwargs)
-
-    return run
 
 
 @contextlib.contextmanager
@@ -62,3 +53,34 @@ def tcp_and_standard():
         ours, _ = server.accept()
         theirs.settimeout(10)
         return ours, theirs
+
+
+class RawPeer:
+    """A connection to a server of ours, by its ``address``, that sees every byte: what nc would do."""
+
+    def __init__(self, server):
+        self.sock = coro.unix_sock() if isinstance(server.address, str) else coro.tcp_sock()
+        self.sock.connect(server.address)
+        self.got = b""
+
+    def until(self, mark):
+        """What comes before the mark, as bytes; EOFError if it does not come."""
+        while mark not in self.got:
+            data = self.sock.recv(65536)
+            if not data:
+                raise EOFError(self.got)
+            self.got += data
+        text, _, self.got = self.got.partition(mark)
+        return text
+
+
+def _has_six():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+needs_six = pytest.mark.skipif(not _has_six(), reason="needs ::1; enable IPv6 on the loopback interface")

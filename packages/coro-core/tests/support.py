@@ -1,19 +1,23 @@
-"""What the tests of the scheduler share: programs run in a process of their own, and a clock that moves when told to.
+"""What tests of all kinds share: threads of a loop as tests, programs in a process of their own, a clock that obeys.
 
 A test that ends a loop by signals, hangs on purpose or forks has no business in the process that pytest runs in. Such
-programs get a time limit and leave their output; every other test calls `coro.run` itself.
+programs get a time limit and leave their output; every other test runs in a loop of its own, see `in_loop`, or calls
+`coro.run` itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import coro
 from coro import _choose_poller, _kqueue, _ticks, testing
 
 #: Seconds after which a program counts as hung. Generous: the machine may be busy, and nothing waits for it normally.
@@ -26,6 +30,33 @@ PROLOGUE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handl
 def on_kqueue() -> bool:
     """Do the tests run on the poller for kqueue(2)?  It knows amounts, and has other descriptors of its own."""
     return _choose_poller.choose() is _kqueue.KqueuePoller
+
+
+def in_loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a test as a thread of its own loop; one that hangs fails after twenty seconds."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return coro.run(coro.with_timeout, 20, function, *args, **kwargs)
+
+    return run
+
+
+def in_jumping_loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same under a virtual clock that jumps when nobody can run; fixtures are made outside of the loop."""
+
+    @functools.wraps(function)
+    def test(**fixtures: Any) -> None:
+        with testing.virtual_clock(autojump=0.05):
+            testing.run_in_loop(function, **fixtures)
+
+    return test
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Let the others run until it is so."""
+    while not condition():
+        coro.yield_slice()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import stat
 import sys
 
 import pytest
-from support import ok
+from sockets_support import RawPeer
+from support import ok, until
 
 import coro
 from coro import backdoor
@@ -27,28 +28,9 @@ def _clean(leaves_nothing, monkeypatch, tmp_path):
     assert (sys.stdin, sys.stdout, sys.stderr, sys.displayhook) == streams
 
 
-class Peer:
-    """A raw connection: what nc would do."""
-
-    def __init__(self, server):
-        if isinstance(server.address, str):
-            self.sock = coro.unix_sock()
-        else:
-            self.sock = coro.tcp_sock()
-        self.sock.connect(server.address)
-        self.got = b""
-
+class Peer(RawPeer):
     def send(self, data):
         self.sock.send(data)
-
-    def until(self, mark):
-        while mark not in self.got:
-            data = self.sock.recv(65536)
-            if not data:
-                raise EOFError(self.got)
-            self.got += data
-        text, _, self.got = self.got.partition(mark)
-        return text
 
     def rest(self):
         with contextlib.suppress(OSError):
@@ -80,12 +62,6 @@ def with_server(body, **options):
             coro.sleep_relative(0)
 
     return coro.run(main)
-
-
-def until(condition):
-    """Let the others run until it is so."""
-    while not condition():
-        coro.yield_slice()
 
 
 def session(server):
@@ -453,6 +429,7 @@ def test_options_that_make_no_sense():
     for wrong, error in [
         ({"port": 1, "unix_path": "x"}, TypeError),
         ({"port": 0, "allow_uids": [0]}, TypeError),
+        ({"allow_uids": "root"}, TypeError),
         ({"max_sessions": 0}, ValueError),
         ({"max_sessions": "1"}, TypeError),
         ({"token": ""}, ValueError),

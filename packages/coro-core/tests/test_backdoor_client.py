@@ -128,6 +128,20 @@ def test_no_such_server(tmp_path):
     assert outcome.code == 1 and "cannot connect to" in outcome.err
 
 
+def test_a_process_without_a_back_door(tmp_path):
+    """The path that was tried is told, for whoever knows the process only by its number."""
+    outcome = program(
+        f"""
+        import os, sys
+        os.environ["XDG_RUNTIME_DIR"] = {str(tmp_path)!r}
+        from coro.backdoor import _client
+        sys.exit(_client.main(["4194304999"]))
+        """
+    )
+    assert outcome.code == 1
+    assert outcome.err.startswith("cannot connect to 4194304999: ") and f"'{tmp_path}/" in outcome.err
+
+
 def test_addresses():
     from coro.backdoor import _client
 

@@ -6,10 +6,15 @@ thread, inside no_switch(), in a callback of the cyclic collector. It reports ea
 expected class with a text, and it runs in a process of its own, so that a crash or a hang would show.
 """
 
+import re
+
 import pytest
-from support import ok
+from support import in_loop, ok
 
 import coro
+from coro import asyncio_bridge, debug, files, limits, process
+from coro.log import asn1
+from coro.read_stream import buffered_stream
 
 #: Public names that are not called: what they would do to the program, or why there is nothing to misuse.
 NOT_CALLED = {
@@ -262,3 +267,31 @@ def test_blocking_calls_under_the_cyclic_collector(name):
     )
     assert len(lines) == 1
     assert "garbage collector" in lines[0]
+
+
+#: Calls whose argument goes through several hands before anybody would trip over it: the first of them says so.
+WRONG = [
+    (lambda: coro.wait_for(None, None), TypeError, "one of EVFILT, for instance EVFILT.READ, not NoneType: None"),
+    (lambda: coro.wait_for(3, 1.5), TypeError, "not float: 1.5"),
+    (lambda: coro.set_handler((3, "READ"), print), TypeError, "not str: 'READ'"),
+    (lambda: coro.Server(print, ("", 0), max_connections=0), ValueError, "max_connections is the number"),
+    (lambda: coro.in_parallel(3), TypeError, "expected a list of pairs"),
+    (lambda: coro.parallel_map(print, [1], limit=0), ValueError, "limit is the number of threads"),
+    (lambda: files.pack_blocks_for_write([b""], "x"), TypeError, "expected the block size as an int, not str: 'x'"),
+    (lambda: limits.raise_open_files("x"), TypeError, "expected a number of descriptors, or None, not str: 'x'"),
+    (lambda: process.capture(3), TypeError, "expected a command as one str or a sequence of arguments, not int: 3"),
+    (lambda: process.capture(b"ls -l"), TypeError, "not bytes: b'ls -l'"),
+    (lambda: process.run("cat", input="text"), TypeError, "expected bytes as input, not str"),
+    (lambda: process.join(3), TypeError, "expected a multiprocessing.Process, not int: 3"),
+    (lambda: asyncio_bridge.entered(3).__enter__(), TypeError, "expected an asynchronous context manager, not int: 3"),
+    (lambda: buffered_stream(bytes).read_exact("x"), TypeError, "expected a number of bytes as an int, not str: 'x'"),
+    (lambda: list(asn1.gen_log(3)), TypeError, "expected a file opened for reading bytes, not int: 3"),
+    (lambda: debug.start(("192.0.2.1", 0)), ValueError, "in this process; listen at 127.0.0.1"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), WRONG, ids=[words for _, _, words in WRONG])
+@in_loop
+def test_what_was_expected_and_what_came(call, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        call()

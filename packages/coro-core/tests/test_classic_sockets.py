@@ -6,8 +6,8 @@ import signal
 import socket
 
 import pytest
-from sockets_support import in_loop, listener, os_thread, tcp_and_standard, tcp_pair
-from support import program
+from sockets_support import listener, os_thread, tcp_and_standard, tcp_pair
+from support import in_loop, program
 
 import coro
 from coro import oserrors

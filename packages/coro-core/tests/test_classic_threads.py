@@ -4,19 +4,9 @@ what is not part of a larger subject with a test file of its own."""
 import functools
 
 import pytest
-from support import advance, ok, virtual_clock
+from support import advance, in_loop, ok, virtual_clock
 
 import coro
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
-
-    return run
 
 
 def test_interruptions_are_no_ordinary_exceptions():

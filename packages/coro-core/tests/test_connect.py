@@ -6,11 +6,11 @@ does not answer is a listener whose queue is full: the kernel ignores further co
 
 from __future__ import annotations
 
-import functools
 import socket
 
 import pytest
-from support import advance, virtual_clock
+from sockets_support import needs_six
+from support import advance, in_loop, virtual_clock
 
 import coro
 from coro import oserrors
@@ -19,28 +19,6 @@ from coro.exceptions import ResolverNameError
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 FOUR, SIX = coro.AF.INET, coro.AF.INET6
-
-
-def has_six():
-    try:
-        with socket.socket(socket.AF_INET6) as s:
-            s.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
-needs_six = pytest.mark.skipif(not has_six(), reason="needs ::1; enable IPv6 on the loopback interface")
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after twenty seconds."""
-
-    @functools.wraps(function)
-    def test(*args, **kwargs):
-        return coro.run(coro.with_timeout, 20, function, *args, **kwargs)
-
-    return test
 
 
 def settle():

@@ -5,6 +5,8 @@ import socket
 import sys
 
 import pytest
+from sockets_support import RawPeer
+from support import until
 
 import coro
 from coro import debug
@@ -23,21 +25,13 @@ def _clean(leaves_nothing, monkeypatch, tmp_path):
     assert not debug._clients
 
 
-class Peer:
+class Peer(RawPeer):
     def __init__(self, server):
-        self.sock = coro.unix_sock() if isinstance(server.address, str) else coro.tcp_sock()
-        self.sock.connect(server.address)
-        self.got = b""
+        super().__init__(server)
         self.until(b"waiting for coro.debug.set_trace() in a thread\r\n")
 
     def until(self, mark):
-        while mark not in self.got:
-            data = self.sock.recv(65536)
-            if not data:
-                raise EOFError(self.got)
-            self.got += data
-        text, _, self.got = self.got.partition(mark)
-        return text.decode().replace("\r\n", "\n")
+        return super().until(mark).decode().replace("\r\n", "\n")
 
     def ask(self, line, mark=PROMPT):
         self.sock.send(line.encode() + b"\n")
@@ -196,8 +190,7 @@ def test_a_client_that_has_gone_is_not_waited_for():
         log = []
         peer = Peer(server)
         peer.sock.close()
-        coro.sleep_relative(0.01)
-        assert not debug._clients
+        until(lambda: not debug._clients)
         coro.spawn(work, log).join()
         assert log == [3]
 
@@ -455,7 +448,7 @@ def test_serve_runs_in_the_calling_thread(tmp_path):
         thread.shutdown()
         thread.join()
         peer.close()
-        coro.sleep_relative(0.01)
+        until(lambda: not debug._clients)
 
     coro.run(main)
 

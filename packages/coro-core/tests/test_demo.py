@@ -59,6 +59,25 @@ def test_messages_larger_than_a_buffer_come_back_whole() -> None:
     assert (status, report["errors"], report["problems"]) == (0, 0, []), errors
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--connections", "0"),
+        ("--connections", "-1"),
+        ("--size", "0"),
+        ("--seconds", "-1"),
+        ("--seconds", "nan"),
+        ("--pause", "-1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        c10k._parser().parse_args([option, value])
+    assert f"argument {option}: expected" in capsys.readouterr().err
+
+
 def test_too_few_descriptors_mean_fewer_connections_and_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c10k, "raise_descriptor_limit", lambda wanted: 300)
     options = c10k._parser().parse_args(["--connections", "1000"])

@@ -3,7 +3,6 @@ one thing and reads events until the one that it must lead to."""
 
 import contextlib
 import errno
-import functools
 import os
 import pickle
 import random
@@ -12,7 +11,7 @@ import socket
 import sys
 
 import pytest
-from support import ok, on_kqueue
+from support import in_loop, ok, on_kqueue
 
 import coro
 from coro import NOTE, file_watcher, oserrors
@@ -28,16 +27,6 @@ if sys.platform.startswith("linux"):
     SOURCES["inotify"] = _inotify.InotifySource
 
 linux_only = pytest.mark.skipif("inotify" not in SOURCES, reason="about inotify(7)")
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
-
-    return run
 
 
 @pytest.fixture(params=sorted(SOURCES))

@@ -1,7 +1,6 @@
 """Files: reads and writes at an offset, lists of blocks, and callers that leave before the disk is done."""
 
 import fcntl
-import functools
 import os
 import random
 import threading
@@ -9,6 +8,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import in_loop
 
 import coro
 from coro import files, oserrors
@@ -23,16 +23,6 @@ from coro.files import (
     many_lio_writes,
     pack_blocks_for_write,
 )
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
-
-    return run
 
 
 @pytest.fixture

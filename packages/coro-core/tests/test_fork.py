@@ -638,3 +638,32 @@ def test_a_preexec_fn_of_subprocess():
         """
     )
     assert lines == ["x", "0", "b'alive'"]
+
+
+def test_a_barrier_counts_nobody_who_is_lost():
+    """Two of three had come before the fork; in the child it takes three again, and nobody dead is among them."""
+    assert ok("""
+        import os, coro
+        def main():
+            barrier, places = coro.barrier(3), []
+            come = lambda: places.append(barrier.wait())
+            waiters = [coro.spawn(come) for _ in range(2)]
+            coro.yield_slice()
+            pid = os.fork()
+            if pid == 0:
+                print(barrier.statistics().waiting, barrier.waiting)
+                threads = [coro.spawn(come) for _ in range(2)]
+                coro.yield_slice()
+                print(places, barrier.statistics().waiting)
+                threads.append(coro.spawn(come))
+                for t in threads:
+                    t.join()
+                print(sorted(places), barrier.statistics().waiting, flush=True)
+                os._exit(0)
+            assert coro.waitpid(pid)[1] == 0
+            come()
+            for t in waiters:
+                t.join()
+            print(sorted(places))
+        coro.run(main)
+    """) == ["0 ()", "[] 2", "[0, 1, 2] 0", "[0, 1, 2]"]

@@ -5,29 +5,18 @@ Threads wait for gates that the test opens, so every order is the one written he
 
 from __future__ import annotations
 
-import functools
 import gc
 import random
 import weakref
 
 import pytest
-from support import ok, program
+from support import in_loop, ok, program
 
 import coro
 from coro._scheduler import _suspend, _wake
 from coro.groups import GroupError, group
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
-
-    return run
 
 
 class Gate:

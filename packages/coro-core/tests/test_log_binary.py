@@ -400,6 +400,16 @@ def test_catlog_options(tmp_path):
     assert catlog.main([str(tmp_path / "nothing")]) == 1
 
 
+def test_catlog_says_that_a_file_is_no_log(tmp_path, capsys):
+    path = tmp_path / "text"
+    path.write_bytes(b"")
+    assert catlog.main([str(path)]) == 0
+    path.write_text("Nov 21 something happened\n")
+    assert catlog.main([str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err == f"catlog: no record in {path}; expected a log that coro.log.asn1 wrote\n"
+
+
 def test_catlog_follows(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(asn1.pack(FAR, (0,)))

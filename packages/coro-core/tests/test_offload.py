@@ -1,7 +1,6 @@
 """Blocking functions in worker OS threads."""
 
 import contextvars
-import functools
 import gc
 import os
 import subprocess
@@ -11,19 +10,10 @@ import time
 import weakref
 
 import pytest
+from support import in_loop
 
 import coro
 from coro import offload
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
-
-    return run
 
 
 def run_program(text):

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import sys
 import weakref
 
 import pytest
-from support import advance, virtual_clock
+from support import advance, in_loop, virtual_clock
 
 import coro
 from coro.groups import GroupError
 from coro.parallel import FAILURE, SUCCESS, InParallelError, in_parallel, parallel_map
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
-
-    return run
 
 
 def slowly(n, value):

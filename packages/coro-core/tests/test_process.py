@@ -7,7 +7,6 @@ far away.
 from __future__ import annotations
 
 import fcntl
-import functools
 import os
 import signal
 import statistics
@@ -16,7 +15,7 @@ import sys
 import time
 
 import pytest
-from support import advance, ok, virtual_clock
+from support import advance, in_loop, ok, virtual_clock
 
 import coro
 from coro import oserrors
@@ -40,16 +39,6 @@ pytestmark = [
     # A test process has other OS threads now and then; the children of these tests do next to nothing.
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after twenty seconds."""
-
-    @functools.wraps(function)
-    def test(*args, **kwargs):
-        return coro.run(coro.with_timeout, 20, function, *args, **kwargs)
-
-    return test
 
 
 def gone(pid):

@@ -1,11 +1,11 @@
 """Buffered reading: against a naive model, over sockets, with limits, interruptions and failing producers."""
 
-import functools
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import in_loop
 
 import coro
 from coro.read_stream import LimitError, buffered_stream, sock_stream, socket_producer
@@ -13,16 +13,6 @@ from coro.read_stream import LimitError, buffered_stream, sock_stream, socket_pr
 
 class Stop(Exception):
     """What the failing producer raises."""
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
-
-    return run
 
 
 def stream_of(*blocks, **options):

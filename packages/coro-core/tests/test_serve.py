@@ -7,7 +7,6 @@ the point; those run on the virtual clock.
 from __future__ import annotations
 
 import errno
-import functools
 import signal
 import socket
 import stat
@@ -16,7 +15,8 @@ import sys
 import textwrap
 
 import pytest
-from support import advance, ok, virtual_clock
+from sockets_support import needs_six
+from support import advance, in_loop, ok, until, virtual_clock
 
 import coro
 from coro import oserrors
@@ -26,33 +26,6 @@ from coro.servers import Server, ServerError
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 ANY = ("127.0.0.1", 0)
-
-
-def has_six():
-    try:
-        with socket.socket(socket.AF_INET6) as s:
-            s.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
-needs_six = pytest.mark.skipif(not has_six(), reason="needs ::1; enable IPv6 on the loopback interface")
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after twenty seconds."""
-
-    @functools.wraps(function)
-    def test(*args, **kwargs):
-        return coro.run(coro.with_timeout, 20, function, *args, **kwargs)
-
-    return test
-
-
-def until(condition):
-    while not condition():
-        coro.yield_slice()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import _socket
 import copy
 import errno
 import fcntl
-import functools
 import gc
 import os
 import pathlib
@@ -13,19 +12,10 @@ import socket
 import threading
 
 import pytest
+from support import in_loop
 
 import coro
 from coro import oserrors
-
-
-def in_loop(function):
-    """Run a test as a thread of its own loop; one that hangs fails after ten seconds."""
-
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        return coro.run(coro.with_timeout, 10, function, *args, **kwargs)
-
-    return run
 
 
 def is_cloexec(s):

@@ -6,7 +6,8 @@ import socket
 import threading
 
 import pytest
-from sockets_support import in_loop, listener, tcp_pair
+from sockets_support import listener, tcp_pair
+from support import in_loop
 
 import coro
 from coro import oserrors

@@ -17,8 +17,8 @@ import struct
 import tty
 
 import pytest
-from sockets_support import in_loop, listener, os_thread, tcp_and_standard, tcp_pair
-from support import on_kqueue
+from sockets_support import listener, os_thread, tcp_and_standard, tcp_pair
+from support import in_loop, on_kqueue
 
 import coro
 from coro import oserrors

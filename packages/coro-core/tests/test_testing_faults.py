@@ -1,8 +1,7 @@
 """coro.testing.faults: each fault strikes where it was told to, by its seed, and is in the log."""
 
-import functools
-
 import pytest
+from support import in_jumping_loop as in_loop
 
 import coro
 from coro import oserrors, testing
@@ -17,15 +16,6 @@ def clean(leaves_nothing):
 @pytest.fixture(params=["memory", "kernel"])
 def pair(request):
     return testing.stream_pair if request.param == "memory" else coro.socketpair
-
-
-def in_loop(function):
-    @functools.wraps(function)
-    def test(**fixtures):
-        with testing.virtual_clock(autojump=0.05):
-            testing.run_in_loop(function, **fixtures)
-
-    return test
 
 
 def read_all(stream, most=1000):

@@ -1,8 +1,7 @@
 """coro.testing: stream pairs in memory, compared with real socket pairs where both can do it."""
 
-import functools
-
 import pytest
+from support import in_jumping_loop as in_loop
 
 import coro
 from coro import oserrors, read_stream, testing
@@ -26,17 +25,6 @@ def pair(request):
 @pytest.fixture(params=["memory", "tiny"])
 def memory_pair(request):
     return lambda: testing.stream_pair(3 if request.param == "tiny" else 65536)
-
-
-def in_loop(function):
-    """The test runs in a loop; its fixtures outside."""
-
-    @functools.wraps(function)
-    def test(**fixtures):
-        with testing.virtual_clock(autojump=0.05):
-            testing.run_in_loop(function, **fixtures)
-
-    return test
 
 
 def refused(error, function, *args):

@@ -19,7 +19,7 @@ from libc.stdint cimport uint64_t
 
 from coro._scheduler cimport running_thread, whoever
 from coro._waiters cimport (NOT_NOW, Counted, Primitive, grant_all, new_ticket, set_value, skip_doomed, stand_in_line,
-                            take_any, take_first, threads_of, units_of, wait_line, waiter)
+                            take_any, take_first, threads_of, units_of, wait_line, waiter, waiting_in)
 
 import warnings
 
@@ -116,13 +116,13 @@ cdef class condition_variable(Primitive):
 
     def statistics(self):
         """A ConditionStatistics(waiting, woken, unheard)."""
-        return ConditionStatistics(self.line.count, self.woken, self.unheard)
+        return ConditionStatistics(waiting_in(&self.line), self.woken, self.unheard)
 
     def __len__(self):
-        return self.line.count
+        return waiting_in(&self.line)
 
     def __repr__(self):
-        return f"<{type(self).__name__} {self.line.count} waiting, at {<size_t><void *>self:#x}>"
+        return f"<{type(self).__name__} {waiting_in(&self.line)} waiting, at {<size_t><void *>self:#x}>"
 
 
 cdef class inverted_semaphore(Counted):
@@ -196,13 +196,14 @@ cdef class inverted_semaphore(Counted):
 
     def statistics(self):
         """A SemaphoreStatistics(value, waiting, contended)."""
-        return SemaphoreStatistics(self.value, self.line.count, self.contended)
+        return SemaphoreStatistics(self.value, waiting_in(&self.line), self.contended)
 
     def __int__(self):
         return self.value
 
     def __repr__(self):
-        return f"<{type(self).__name__} at {self.value}, {self.line.count} waiting, at {<size_t><void *>self:#x}>"
+        return (f"<{type(self).__name__} at {self.value}, {waiting_in(&self.line)} waiting, "
+                f"at {<size_t><void *>self:#x}>")
 
 
 cdef class event(Primitive):
@@ -250,10 +251,10 @@ cdef class event(Primitive):
 
     def statistics(self):
         """An EventStatistics(is_set, missing, waiting)."""
-        return EventStatistics(self.on, 0 if self.on else 1, self.line.count)
+        return EventStatistics(self.on, 0 if self.on else 1, waiting_in(&self.line))
 
     def __repr__(self):
-        return (f"<{type(self).__name__} {'set' if self.on else 'not set'}, {self.line.count} waiting, "
+        return (f"<{type(self).__name__} {'set' if self.on else 'not set'}, {waiting_in(&self.line)} waiting, "
                 f"at {<size_t><void *>self:#x}>")
 
 
@@ -301,11 +302,11 @@ cdef class latch(Primitive):
 
     def statistics(self):
         """An EventStatistics(is_set, missing, waiting)."""
-        return EventStatistics(self.missing == 0, self.missing, self.line.count)
+        return EventStatistics(self.missing == 0, self.missing, waiting_in(&self.line))
 
     def __repr__(self):
         state = f"{self.missing} missing" if self.missing else "open"
-        return f"<{type(self).__name__} {state}, {self.line.count} waiting, at {<size_t><void *>self:#x}>"
+        return f"<{type(self).__name__} {state}, {waiting_in(&self.line)} waiting, at {<size_t><void *>self:#x}>"
 
 
 cdef class barrier(Primitive):
@@ -345,7 +346,8 @@ cdef class barrier(Primitive):
 
     def statistics(self):
         """A BarrierStatistics(parties, waiting, rounds)."""
-        return BarrierStatistics(self.parties, self.line.count, self.rounds)
+        return BarrierStatistics(self.parties, waiting_in(&self.line), self.rounds)
 
     def __repr__(self):
-        return f"<{type(self).__name__} {self.line.count} of {self.parties} waiting, at {<size_t><void *>self:#x}>"
+        return (f"<{type(self).__name__} {waiting_in(&self.line)} of {self.parties} waiting, "
+                f"at {<size_t><void *>self:#x}>")

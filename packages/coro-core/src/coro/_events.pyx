@@ -12,6 +12,8 @@ nothing. Timers are those of the scheduler.  Processes and files are the kernel'
 
 A handler runs at most once at a time.  A level-triggered descriptor whose handler has not read yet would
 otherwise start a thread at every poll; so the descriptor is watched again when the handler has returned.
+
+Longer than most files: waiting and handlers are two ends of one table of targets, and signals lead into it, too.
 """
 
 import errno as _errno

@@ -19,15 +19,14 @@ Invariants:
  1. owner is None exactly while depth is 0.
  2. A free mutex has nobody in its line; a semaphore's first waiter wants more than avail.
  3. An rw_lock has an owner, or readers, or neither; both only when they are the same thread. Readers wait while there
- is
-    another owner or a writer in line; a writer waits while there is another owner or any reader.
+    is another owner or a writer in line; a writer waits while there is another owner or any reader.
 """
 
 from libc.stdint cimport uint64_t
 
 from coro._scheduler cimport coro, running_thread, whoever
 from coro._waiters cimport (NOT_NOW, Counted, Primitive, died_by_fork, drop_doomed, is_dead, new_ticket, stand_in_line,
-                            take_first, threads_of, units_of, wait_line, waiter)
+                            take_first, threads_of, units_of, wait_line, waiter, waiting_in)
 
 import warnings
 
@@ -176,10 +175,10 @@ cdef class mutex(Primitive):
 
     def statistics(self):
         """A MutexStatistics(owner, depth, waiting, contended)."""
-        return MutexStatistics(self.owner, self.depth, self.line.count, self.contended)
+        return MutexStatistics(self.owner, self.depth, waiting_in(&self.line), self.contended)
 
     def __len__(self):
-        return self.line.count
+        return waiting_in(&self.line)
 
     def __enter__(self):
         self.acquire()
@@ -191,7 +190,7 @@ cdef class mutex(Primitive):
 
     def __repr__(self):
         state = "free" if self.owner is None else f"locked {self.depth} times by {self.owner!r}"
-        return f"<{type(self).__name__} {state}, {self.line.count} waiting, at {<size_t><void *>self:#x}>"
+        return f"<{type(self).__name__} {state}, {waiting_in(&self.line)} waiting, at {<size_t><void *>self:#x}>"
 
 
 cdef class rw_lock(Primitive):
@@ -359,8 +358,8 @@ cdef class rw_lock(Primitive):
 
     def statistics(self):
         """An RWLockStatistics(owner, depth, readers, readers_waiting, writers_waiting, contended)."""
-        return RWLockStatistics(self.owner, self.depth, len(self.readers), self.readers_line.count,
-                                self.writers_line.count, self.contended)
+        return RWLockStatistics(self.owner, self.depth, len(self.readers), waiting_in(&self.readers_line),
+                                waiting_in(&self.writers_line), self.contended)
 
     def __repr__(self):
         if self.owner is not None:
@@ -369,8 +368,8 @@ cdef class rw_lock(Primitive):
             state = f"read-locked by {len(self.readers)} threads"
         else:
             state = "free"
-        return (f"<{type(self).__name__} {state}, {self.writers_line.count} writers and "
-                f"{self.readers_line.count} readers waiting, at {<size_t><void *>self:#x}>")
+        return (f"<{type(self).__name__} {state}, {waiting_in(&self.writers_line)} writers and "
+                f"{waiting_in(&self.readers_line)} readers waiting, at {<size_t><void *>self:#x}>")
 
 
 cdef class hold:
@@ -497,11 +496,11 @@ cdef class semaphore(Counted):
 
     def statistics(self):
         """A SemaphoreStatistics(value, waiting, contended)."""
-        return SemaphoreStatistics(self.avail, self.line.count, self.contended)
+        return SemaphoreStatistics(self.avail, waiting_in(&self.line), self.contended)
 
     def __int__(self):
         return self.avail
 
     def __repr__(self):
-        return (f"<{type(self).__name__} {self.avail} available, {self.line.count} waiting, "
+        return (f"<{type(self).__name__} {self.avail} available, {waiting_in(&self.line)} waiting, "
                 f"at {<size_t><void *>self:#x}>")

@@ -25,7 +25,7 @@ from libc.stdint cimport uint64_t
 
 from coro._scheduler cimport running_thread, whoever
 from coro._waiters cimport (GET, NOT_NOW, Primitive, drop_doomed, new_ticket, stand_in_line, take, take_any, take_first,
-                            threads_of, units_of, wait_line, waiter)
+                            threads_of, units_of, wait_line, waiter, waiting_in)
 
 from coro._sync_types import BufferStatistics, ChannelClosed
 
@@ -218,8 +218,8 @@ cdef class Buffer(Primitive):
 
     def statistics(self):
         """A BufferStatistics(items, capacity, takers_waiting, givers_waiting, total, closed)."""
-        return BufferStatistics(self.count, None if self.capacity < 0 else self.capacity, self.takers.count,
-                                self.givers.count, self.total, self.closed)
+        return BufferStatistics(self.count, None if self.capacity < 0 else self.capacity, waiting_in(&self.takers),
+                                waiting_in(&self.givers), self.total, self.closed)
 
     @property
     def waiting(self):
@@ -301,8 +301,8 @@ cdef class fifo(Buffer):
 
     def __repr__(self):
         limit = "" if self.capacity < 0 else f" of at most {self.capacity}"
-        return (f"<{type(self).__name__} with {self.count}{limit} values, {self.takers.count} waiting to pop, "
-                f"{self.givers.count} to push, at {<size_t><void *>self:#x}>")
+        return (f"<{type(self).__name__} with {self.count}{limit} values, {waiting_in(&self.takers)} waiting to pop, "
+                f"{waiting_in(&self.givers)} to push, at {<size_t><void *>self:#x}>")
 
 
 cdef class channel(Buffer):
@@ -391,4 +391,5 @@ cdef class channel(Buffer):
     def __repr__(self):
         state = "closed" if self.closed else "open"
         return (f"<{type(self).__name__} {state}, with {self.count} of at most {self.capacity} values, "
-                f"{self.takers.count} waiting to get, {self.givers.count} to put, at {<size_t><void *>self:#x}>")
+                f"{waiting_in(&self.takers)} waiting to get, {waiting_in(&self.givers)} to put, "
+                f"at {<size_t><void *>self:#x}>")

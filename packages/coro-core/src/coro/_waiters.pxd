@@ -82,6 +82,7 @@ cdef int skip_doomed(wait_line *line) except -1
 cdef int drop_doomed(wait_line *line) except -1
 cdef int set_value(waiter *w, object value) except -1
 cdef tuple threads_of(wait_line *line)
+cdef Py_ssize_t waiting_in(wait_line *line)
 cdef Py_ssize_t units_of(object n, object what) except -1
 cdef bint died_by_fork(object thread)
 cdef bint is_dead(object thread)

@@ -292,12 +292,24 @@ cdef int set_value(waiter *w, object value) except -1:
 
 
 cdef tuple threads_of(wait_line *line):
+    """Who waits, for reports. The dead are left out: they stay in line, after a fork say, until their turn comes."""
     cdef waiter *w = line.first
     cdef list found = []
     while w != NULL:
-        found.append(<object>w.thread)
+        if not (<coro>w.thread).dead:
+            found.append(<object>w.thread)
         w = w.next
     return tuple(found)
+
+
+cdef Py_ssize_t waiting_in(wait_line *line):
+    """How many these are."""
+    cdef waiter *w = line.first
+    cdef Py_ssize_t n = 0
+    while w != NULL:
+        n += not (<coro>w.thread).dead
+        w = w.next
+    return n
 
 
 cdef Py_ssize_t units_of(object n, object what) except -1:

@@ -243,7 +243,9 @@ def iterate(iterable: AsyncIterable[_T]) -> Iterator[_T]:
 
 @contextlib.contextmanager
 def entered(manager: AbstractAsyncContextManager[_T]) -> Iterator[_T]:
-    """An asynchronous context manager as an ordinary one; raises as ``run`` does."""
+    """An asynchronous context manager as an ordinary one; raises as ``run`` does, TypeError for any other object."""
+    if not isinstance(manager, AbstractAsyncContextManager):
+        raise TypeError(f"expected an asynchronous context manager, not {type(manager).__name__}: {manager!r}")
     value = run(manager.__aenter__())
     try:
         yield value

@@ -263,10 +263,13 @@ class Server:
             found = os.lstat(self.address)
             self._file = (found.st_dev, found.st_ino)
         elif isinstance(address, tuple) and len(address) == 2:
-            self.sock = _server.listen_tcp(address[0], [address[1]], False)
+            self.sock = _server.listen_tcp(address[0], [address[1]], False, "")
             self.address = self.sock.getsockname()[:2]
         else:
             raise TypeError(f"expected the path of a UNIX socket or (ip, port), not {address!r}")
+
+    def __repr__(self) -> str:
+        return f"<debug server at {self.address!r}: {'open' if self.is_open else 'closed'}>"
 
     def run(self) -> None:
         """Accept clients until ``close``."""

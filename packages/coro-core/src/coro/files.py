@@ -365,8 +365,11 @@ def many_lio_writes(fd: int | _HasFileno, pos: int, blocks: Iterable[_Buffer]) -
 def pack_blocks_for_write(strings: Iterable[_Buffer], block_size: int) -> list[bytes]:
     """Regroup pieces of data into blocks of exactly ``block_size`` bytes, the last perhaps smaller; ``[]`` for no data.
 
-    Takes time proportional to the data, however small or large the pieces. ValueError for a block size below 1.
+    Takes time proportional to the data, however small or large the pieces. ValueError for a block size below 1,
+    TypeError for one that is no int and for pieces that are not bytes-like.
     """
+    if isinstance(block_size, bool) or not isinstance(block_size, int):
+        raise TypeError(f"expected the block size as an int, not {type(block_size).__name__}: {block_size!r}")
     if block_size < 1:
         raise ValueError(f"expected a block size of at least 1 byte, not {block_size}")
     blocks: list[bytes] = []

@@ -114,7 +114,7 @@ class group:
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        _check_limit(limit)
+        check_limit(limit)
         self._limit = limit
         self._owner: _scheduler.coro | None = None
         self._in_block = False
@@ -380,13 +380,14 @@ class group:
         self._wake_room_waiters()
 
 
-def _check_limit(limit: int | None) -> None:
+def check_limit(limit: int | None, name: str = "limit", what: str = "threads that may run at once") -> None:
+    """Refuse an impossible limit with TypeError or ValueError; also for those who pass it on under another name."""
     if limit is None:
         return
     if not isinstance(limit, int) or isinstance(limit, bool):
-        raise TypeError(f"the limit is the number of threads that may run at once, an int or None, not {limit!r}")
+        raise TypeError(f"{name} is the number of {what}, an int or None, not {type(limit).__name__}: {limit!r}")
     if limit < 1:
-        raise ValueError(f"at least one thread must be allowed to run, not {limit}; None means no limit")
+        raise ValueError(f"{name} is the number of {what}: at least one, not {limit}; None means no limit")
 
 
 def _grouped(errors: list[BaseException]) -> BaseExceptionGroup[BaseException]:

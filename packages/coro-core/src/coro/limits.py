@@ -94,8 +94,10 @@ def raise_open_files(wanted: int | None = None) -> int:
     """Raise the soft limit on open descriptors as far as the system lets us, at most to ``wanted``; never lower it.
 
     wanted: a number of descriptors, None for the hard limit. Returns the soft limit now, which may be less than wanted:
-    use ``verify`` where that is an error. Raises ValueError for a number below 1.
+    use ``verify`` where that is an error. Raises ValueError for a number below 1, TypeError for what is no int.
     """
+    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int)):
+        raise TypeError(f"expected a number of descriptors, or None, not {type(wanted).__name__}: {wanted!r}")
     if wanted is not None and wanted < 1:
         raise ValueError(f"expected at least 1 descriptor, not {wanted}")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

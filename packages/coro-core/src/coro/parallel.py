@@ -75,6 +75,10 @@ def in_parallel(
     is interrupted leaves at once; the calls go on by themselves, or are asked to end if ``shutdown`` is true.  What
     they raise after that goes to the exception notifier.
     """
+    if not isinstance(fun_arg_list, Iterable):
+        raise TypeError(
+            f"expected a list of pairs of a function and a tuple of its arguments, not {type(fun_arg_list).__name__}"
+        )
     calls = []
     for entry in fun_arg_list:
         try:

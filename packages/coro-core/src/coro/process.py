@@ -128,6 +128,8 @@ def join(process: _Process, /) -> int:
     Raises SimultaneousError when another thread waits for the same process, ValueError when it was not started,
     oserrors.ECHILD when it is the child of another process, and what every blocking call raises outside a thread.
     """
+    if not hasattr(process, "sentinel"):
+        raise TypeError(f"expected a multiprocessing.Process, not {type(process).__name__}: {process!r}")
     pid = process.pid
     if pid is None:
         raise ValueError(f"{process!r} was not started; call its start() first")
@@ -318,9 +320,14 @@ def spawn_job_bg(
     those in ``fd_except``.  ``cwd`` and ``env`` replace directory and environment.  ``pgrp`` is the process group to
     join, 0 for a new one, -1 for ours.  Returns a CoroProcess, which somebody has to ``wait()`` for.
 
-    Raises OSError when the program cannot be executed, ValueError for an empty command or an impossible ``pgrp``.
+    Raises OSError when the program cannot be executed, ValueError for an empty command, a string with an open quote or
+    an impossible ``pgrp``, TypeError for a command that is neither form.
     Blocks the OS thread until the program is executed.
     """
+    if isinstance(command, (bytes, os.PathLike)) or not isinstance(command, Iterable):
+        raise TypeError(
+            f"expected a command as one str or a sequence of arguments, not {type(command).__name__}: {command!r}"
+        )
     args = shlex.split(command) if isinstance(command, str) else list(command)
     if not args:
         raise ValueError("expected a program and its arguments, not an empty command")
@@ -407,6 +414,8 @@ def _job(
     out: list[bytes] = []
     err: list[bytes] = []
     _scheduler._running_thread()  # refuse before anything is started
+    if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"expected bytes as input, not {type(data).__name__}; encode() text first")
     limit = _scheduler.timeout(timeout) if timeout else None
     process = spawn_job_bg(command, DEV_NULL if data is None else PIPE, PIPE, stderr, None, cwd, env, pgrp)
     try:

@@ -186,11 +186,11 @@ class buffered_stream:
     def read_exact(self, size: int, join: bool = True) -> bytes | Iterator[bytes]:
         """Read ``size`` bytes, fewer only at the end of the stream; 0 gives ``b""``.
 
-        join: False returns a lazy generator of pieces instead. Raises ValueError for a negative size, and what the
-        producer raises; what was read until then stays in the stream.
+        join: False returns a lazy generator of pieces instead. Raises ValueError for a negative size, TypeError for one
+        that is no int, and what the producer raises; what was read until then stays in the stream.
         """
-        if size < 0:
-            raise ValueError(f"expected a number of bytes of at least 0, not {size}")
+        if type(size) is not int or size < 0:
+            _check_size(size)
         if not join:
             return self.gen_read_exact(size)
         block, pos = self._block, self._pos
@@ -213,10 +213,10 @@ class buffered_stream:
         return bytes(gathered)
 
     def gen_read_exact(self, size: int) -> Iterator[bytes]:
-        """Pieces of together ``size`` bytes, as they come; fewer at the end of the stream. ValueError as for
-        ``read_exact``, at the first step."""
-        if size < 0:
-            raise ValueError(f"expected a number of bytes of at least 0, not {size}")
+        """Pieces of together ``size`` bytes, as they come; fewer at the end of the stream. ValueError and
+        TypeError as for ``read_exact``, at the first step."""
+        if type(size) is not int or size < 0:
+            _check_size(size)
         while size > 0:
             block, pos = self._block, self._pos
             if pos < len(block):
@@ -338,6 +338,13 @@ def _as_delimiter(delim: _Buffer) -> bytes:
     if not data:
         raise ValueError("expected a delimiter of at least one byte; use read_all() to read to the end")
     return data
+
+
+def _check_size(size: int) -> None:
+    if not isinstance(size, int):
+        raise TypeError(f"expected a number of bytes as an int, not {type(size).__name__}: {size!r}")
+    if size < 0:
+        raise ValueError(f"expected a number of bytes of at least 0, not {size}")
 
 
 def _check_limit(limit: int | None) -> int | None:

@@ -36,7 +36,7 @@ from coro._conditions import event
 from coro._socket import sock
 from coro.clients import _seconds
 from coro.exceptions import ClosedError, LoopError, Shutdown, TimeoutError
-from coro.groups import GroupError, group
+from coro.groups import GroupError, check_limit, group
 from coro.listeners import Listener, open_listeners
 from coro.signal_handler import register, unregister
 
@@ -143,7 +143,7 @@ class Server:
             raise TypeError(f"the handler is a function of a connection and an address, not {handler!r}")
         if wrap is not None and not callable(wrap):
             raise TypeError(f"wrap is a function of a connection that returns a stream, not {wrap!r}")
-        group(max_connections)  # refuses an impossible limit
+        check_limit(max_connections, "max_connections", "connections that are handled at once")
         self._wrap_timeout = _seconds("wrap_timeout", wrap_timeout, 0)
         self._handler = handler
         self._wrap = wrap

@@ -113,14 +113,5 @@ def describe():
     return _core.ClockInfo("mach", num // den, 0, "mach_absolute_time is what macOS keeps its time by", 0)
 
 
-def _cost(long count) -> float:
-    """Nanoseconds a reading from C takes, the mean of `count`."""
-    cdef long i
-    begin = _time.perf_counter_ns()
-    for i in range(count):
-        scale_read()
-    return (_time.perf_counter_ns() - begin) / count
-
-
 def __getattr__(name):
     return scale_attribute("mach_time", name)

@@ -47,14 +47,5 @@ def describe():
     return _core.ClockInfo(source, 1000000000, 0, "CLOCK_MONOTONIC is on every system", 0)
 
 
-def _cost(long count) -> float:
-    """Nanoseconds a reading from C takes, the mean of `count`."""
-    cdef long i
-    begin = _time.perf_counter_ns()
-    for i in range(count):
-        scale_read()
-    return (_time.perf_counter_ns() - begin) / count
-
-
 def __getattr__(name):
     return scale_attribute("posix_time", name)

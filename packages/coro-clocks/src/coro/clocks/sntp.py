@@ -97,7 +97,8 @@ class Status(NamedTuple):
 
 
 def _address(server: Address) -> tuple[str, int]:
-    host, port = (server, PORT) if isinstance(server, str) else server
+    pair = (server, PORT) if isinstance(server, str) else server
+    host, port = pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (None, None)
     if not isinstance(host, str) or not isinstance(port, int):
         raise TypeError(f"expected a server as a host name or a pair (host, port), got {server!r}")
     if not host or not 0 < port < 65536:
@@ -251,6 +252,8 @@ class Client:
     ) -> None:
         if isinstance(servers, str):
             raise TypeError(f"expected a list of servers, got a str; write [{servers!r}]")
+        if not isinstance(servers, Iterable):
+            raise TypeError(f"expected a list of servers, got {type(servers).__name__}")
         self._servers = list(dict.fromkeys(_address(s) for s in servers))
         if not self._servers:
             raise ValueError("expected at least one server, got none")
@@ -273,6 +276,10 @@ class Client:
         #: For servers that sent RATE: rounds between two questions, and rounds still to wait.
         self._spacing: dict[tuple[str, int], int] = {}
         self._skip: dict[tuple[str, int], int] = {}
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._thread is None or self._thread.dead else "running"
+        return f"<sntp.Client of {len(self._servers)} servers: {state}, {self._rounds} rounds>"
 
     def status(self) -> Status:
         """How things stand."""

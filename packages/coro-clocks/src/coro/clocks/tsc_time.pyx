@@ -52,15 +52,6 @@ def describe():
     return _core.describe()
 
 
-def _cost(long count) -> float:
-    """Nanoseconds a reading from C takes, the mean of `count`."""
-    cdef long i
-    begin = _time.perf_counter_ns()
-    for i in range(count):
-        scale_read()
-    return (_time.perf_counter_ns() - begin) / count
-
-
 def __getattr__(name):
     # read at each access: the rate is refined and the relation renewed while the process runs
     if name in ("ticks_per_sec", "ticks_per_usec", "relative_tsc_time", "relative_usec_time", "relative_sec_time"):

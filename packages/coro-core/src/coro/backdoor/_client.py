@@ -212,8 +212,9 @@ def connect(address: str, cafile: str | None = None, kind: str = "backdoor") -> 
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(address)
-    except BaseException:
+    except OSError as exc:
         sock.close()
+        exc.filename = address
         raise
     return sock
 

@@ -93,7 +93,11 @@ def listen_unix(path: str) -> Any:
             os.fchmod(sock.fileno(), 0o600)  # Linux gives the file this mode from the beginning
         except OSError:
             pass
-        sock.bind(path)
+        try:
+            sock.bind(path)
+        except OSError as exc:
+            exc.filename = path
+            raise
         os.chmod(path, 0o600)
         sock.listen(BACKLOG)
     except BaseException:
@@ -112,8 +116,9 @@ def remove_socket(path: str, file: tuple[int, int]) -> None:
         pass
 
 
-def listen_tcp(ip: str, ports: Iterable[int], guarded: bool) -> Any:
-    """A listening TCP socket at the first port that is free. ``guarded``: a token or TLS is asked for.
+def listen_tcp(ip: str, ports: Iterable[int], guarded: bool, guards: str = "pass token=... or tls=..., ") -> Any:
+    """A listening TCP socket at the first port that is free. ``guarded``: a token or TLS is asked for; ``guards``: how
+    the caller asks for them, for the error.
 
     ValueError for an address that is no numeric one, or not of the loopback interface and not guarded; EADDRINUSE when
     no port is free.
@@ -121,8 +126,8 @@ def listen_tcp(ip: str, ports: Iterable[int], guarded: bool) -> Any:
     address = ipaddress.ip_address("127.0.0.1" if ip == "localhost" else ip)
     if not address.is_loopback and not guarded:
         raise ValueError(
-            f"whoever reaches {ip} could run any code in this process; pass token=... or tls=..., listen at "
-            "127.0.0.1, or use a UNIX socket (unix_path=...)"
+            f"whoever reaches {ip} could run any code in this process; {guards}listen at 127.0.0.1, or use a UNIX "
+            "socket"
         )
     for port in ports:
         sock = coro.tcp6_sock() if address.version == 6 else coro.tcp_sock()
@@ -183,6 +188,12 @@ class Server:
             raise TypeError(f"a token is a str, not {type(token).__name__}")
         if token is not None and (not token.strip() or not token.isprintable()):
             raise ValueError("a token is one line of printable characters; secrets.token_urlsafe() makes a good one")
+        self.allow_uids: frozenset[int] | None = None
+        if allow_uids is not None:
+            self.allow_uids = frozenset(allow_uids)
+            for uid in self.allow_uids:
+                if not isinstance(uid, int):
+                    raise TypeError(f"expected the numbers of users (see os.getuid) in allow_uids, not {uid!r}")
         if global_dict is not None and not isinstance(global_dict, Mapping):
             raise TypeError(f"expected a dictionary of names, not {type(global_dict).__name__}")
         self.welcome_message = welcome_message
@@ -196,7 +207,6 @@ class Server:
         self.token = token
         self.tls = tls
         self.max_sessions = max_sessions
-        self.allow_uids = None if allow_uids is None else frozenset(allow_uids)
         self.sessions = 0
         self.refused = 0
         self.is_open = True
@@ -218,6 +228,10 @@ class Server:
             ports = PORTS if port is None else (port,) if isinstance(port, int) else tuple(port)
             self.sock = listen_tcp("127.0.0.1" if ip is None else ip, ports, token is not None or tls is not None)
             self.address = self.sock.getsockname()[:2]
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_open else "closed"
+        return f"<backdoor server at {self.address!r}: {state}, {self.sessions} of {self.max_sessions} sessions>"
 
     def run(self) -> None:
         """Accept sessions until ``close``."""

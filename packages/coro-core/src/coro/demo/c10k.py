@@ -33,18 +33,32 @@ FLAT = 0.02  # growth of the resident size, second tenth to last tenth of the ru
 SHORTEST_FLAT = 20.0  # seconds a run must last for its growth to mean anything
 
 
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, not {text}")
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds from 0 up, not {text}")
+    return seconds
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m coro.demo.c10k",
         description="Hold thousands of busy connections to an echo server and report.",
     )
-    parser.add_argument("--connections", type=int, default=10_000, help="how many (default 10000)")
+    parser.add_argument("--connections", type=_at_least_one, default=10_000, help="how many (default 10000)")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="how long they are kept busy (default 10)"
+        "--seconds", type=_seconds, default=10.0, help="how long they are kept busy (default 10)"
     )
-    parser.add_argument("--size", type=int, default=64, help="bytes of a message (default 64)")
+    parser.add_argument("--size", type=_at_least_one, default=64, help="bytes of a message (default 64)")
     parser.add_argument(
-        "--pause", type=float, default=0.0, help="seconds a connection rests between requests (default 0)"
+        "--pause", type=_seconds, default=0.0, help="seconds a connection rests between requests (default 0)"
     )
     parser.add_argument("--chaos", action="store_true", help="mix in resets, half-closes and slow readers")
     parser.add_argument("--seed", type=int, default=1, help="of the random choices of --chaos (default 1)")

@@ -68,6 +68,9 @@ class FileLogger:
             raise TypeError(f"expected a text file or a path, not {type(f).__name__}: {f!r}")
         self.f = f
 
+    def __repr__(self) -> str:
+        return f"<FileLogger to {getattr(self.f, 'name', self.f)!r}>"
+
     def log(self, *data: Any) -> None:
         """Write a record."""
         self.f.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text_of(data)}\n")
@@ -80,6 +83,9 @@ class FileLogger:
 
 class StderrLogger:
     """Like a FileLogger on the stderr of the time coro was imported; errors are ignored. The default logger."""
+
+    def __repr__(self) -> str:
+        return "<StderrLogger>"
 
     def log(self, *data: Any) -> None:
         """Write a record."""
@@ -115,6 +121,9 @@ class SysLogger:
         self.lost = 0
         self._sock: socket.socket | None = None
 
+    def __repr__(self) -> str:
+        return f"<SysLogger to {self.path!r}, {self.lost} records lost>"
+
     def log(self, *data: Any) -> None:
         """Send a record, or count it as lost."""
         text = f"<{self.priority}>{text_of(data)}".encode("utf-8", "backslashreplace")[: MAX_DATAGRAM - 1] + b"\0"
@@ -148,6 +157,9 @@ class ComboLogger:
             if not callable(getattr(logger, "log", None)):
                 raise TypeError(f"expected loggers, with a method log(*data), not {type(logger).__name__}: {logger!r}")
         self.loggers = loggers
+
+    def __repr__(self) -> str:
+        return f"ComboLogger({', '.join(map(repr, self.loggers))})"
 
     def log(self, *data: Any) -> None:
         """Hand a record on."""

@@ -149,6 +149,8 @@ class _Input:
 
 def records(f: BinaryIO, limit: int = 10000, follow: bool = False) -> Iterator[tuple[int, int, int, Any]]:
     """Like ``gen_log``, but yields (offset, size, microseconds, items), the offset counted from where ``f`` stood."""
+    if not callable(getattr(f, "read", None)):
+        raise TypeError(f"expected a file opened for reading bytes, not {type(f).__name__}: {f!r}")
     source = _Input(f, follow)
     skipped = 0
     while True:

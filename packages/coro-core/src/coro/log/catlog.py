@@ -104,6 +104,11 @@ def find_start(f: BinaryIO, seconds: float) -> int:
     return size
 
 
+def _has_bytes(f: BinaryIO) -> bool:
+    """Whether a file that was read to its end is not simply empty; of a pipe nobody knows any more."""
+    return f.seekable() and f.tell() > 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The program; returns its exit status."""
     parser = argparse.ArgumentParser(prog="catlog", description="Show a binary log of coro.log.asn1 as text.")
@@ -125,9 +130,15 @@ def main(arguments: list[str] | None = None) -> int:
                 print("catlog: -a needs a file, not a pipe", file=sys.stderr)
                 return 1
             f.seek(find_start(f, options.ago))
+        shown = 0
         for size, when, items in asn1.gen_log(f, limit=0, follow=options.follow):
+            shown += 1
             print(line_of(size, when, items, options.big), flush=options.follow)
         sys.stdout.flush()
+        if not shown and _has_bytes(f):
+            name = options.file or "standard input"
+            print(f"catlog: no record in {name}; expected a log that coro.log.asn1 wrote", file=sys.stderr)
+            return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
