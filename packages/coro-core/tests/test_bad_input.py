@@ -12,7 +12,8 @@ import pytest
 from support import in_loop, ok
 
 import coro
-from coro import asyncio_bridge, debug, files, limits, process
+from coro import asyncio_bridge, debug, files, limits, process, profiler
+from coro._poller import kevent_key
 from coro.log import asn1
 from coro.read_stream import buffered_stream
 
@@ -287,6 +288,10 @@ WRONG = [
     (lambda: buffered_stream(bytes).read_exact("x"), TypeError, "expected a number of bytes as an int, not str: 'x'"),
     (lambda: list(asn1.gen_log(3)), TypeError, "expected a file opened for reading bytes, not int: 3"),
     (lambda: debug.start(("192.0.2.1", 0)), ValueError, "in this process; listen at 127.0.0.1"),
+    (lambda: coro.socketpair(1.5), TypeError, "'float' object cannot be interpreted as an integer"),
+    (lambda: kevent_key(2.5, 3), TypeError, "one of EVFILT, for instance EVFILT.READ, not float: 2.5"),
+    (lambda: profiler.go(3), TypeError, "expected a function to profile, not int: 3"),
+    (lambda: profiler.save(3, "/nowhere"), TypeError, "expected a Profile, as stop() and load() return, not int: 3"),
 ]
 
 

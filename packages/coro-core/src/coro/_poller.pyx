@@ -177,6 +177,8 @@ cdef class kevent_key:
         filter: an EVFILT number.  ident: what it is about (descriptor, process, signal or timer number).
         Raises TypeError for a filter that is not an integer.
         """
+        if not isinstance(filter, int):
+            raise TypeError(f"expected one of EVFILT, for instance EVFILT.READ, not {type(filter).__name__}: {filter!r}")
         self.filter = filter
         self.ident = ident
 

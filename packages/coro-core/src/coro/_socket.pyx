@@ -690,19 +690,20 @@ def make_socket(domain, stype):
     return sock(domain, stype)
 
 
-def socketpair(int domain=AF_UNIX, int stype=SOCK_STREAM, int protocol=0):
-    """Two connected socks (close-on-exec).  Raises the classes of ``coro.oserrors``."""
-    cdef int a, b
+def socketpair(domain=AF_UNIX, stype=SOCK_STREAM, protocol=0):
+    """Two connected socks (close-on-exec).  Raises the classes of ``coro.oserrors``, and TypeError for an argument that
+    is not an integer."""
+    cdef int a, b, d = _index(domain), t = _index(stype), p = _index(protocol)
     cdef sock one
-    cdef unsigned int bits = B_SOCKET | B_OWNED | (B_STREAM if stype == SOCK_STREAM else 0)
-    if coro_socketpair(domain, stype, protocol, &a, &b) < 0:
+    cdef unsigned int bits = B_SOCKET | B_OWNED | (B_STREAM if t == SOCK_STREAM else 0)
+    if coro_socketpair(d, t, p, &a, &b) < 0:
         raise _error(errno)
     try:
-        one = _adopt(a, domain, stype, bits)
+        one = _adopt(a, d, t, bits)
     except BaseException:
         c_close(b)
         raise
-    return one, _adopt(b, domain, stype, bits)
+    return one, _adopt(b, d, t, bits)
 
 
 def has_ipv6():

@@ -46,7 +46,9 @@ def go(
     The profile is written to ``profile_filename`` (None: see default_filename()) whether ``fun`` returns or raises;
     what it raises is passed on. ``profile_bench`` says what is measured: ``coro.rusage_bench`` or ``coro.bench``, or a
     subclass. SystemError when a profiler is active, RuntimeError when the interpreter's hooks are taken by somebody
-    else, OSError when the file cannot be written."""
+    else, OSError when the file cannot be written, TypeError for what cannot be called."""
+    if not callable(fun):
+        raise TypeError(f"expected a function to profile, not {type(fun).__name__}: {fun!r}")
     start(profile_bench)
     try:
         return fun(*args, **kwargs)

@@ -92,7 +92,10 @@ def dump(profile: Profile, file: IO[bytes]) -> None:
 
 def save(profile: Profile, filename: str | os.PathLike[str]) -> None:
     """Write a profile to a file, which is replaced as a whole: there is never half a profile under the name, and a
-    symbolic link there is not followed. Only the user may read it. OSError as from open()."""
+    symbolic link there is not followed. Only the user may read it. OSError as from open(), TypeError for what is no
+    profile."""
+    if not isinstance(profile, Profile):
+        raise TypeError(f"expected a Profile, as stop() and load() return, not {type(profile).__name__}: {profile!r}")
     filename = os.path.abspath(os.fspath(filename))
     handle, part = tempfile.mkstemp(prefix=os.path.basename(filename), dir=os.path.dirname(filename))
     try:
