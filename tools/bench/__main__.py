@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     table = commands.add_parser("table", help="write a run as tables for the manual")
     table.add_argument("run", type=Path, metavar="RUN.json")
     table.add_argument("--into", type=Path, required=True, metavar="FILE")
+    table.add_argument("--pictures", metavar="FOLDER", help="where the manual has the pictures that `plot` made")
     count = commands.add_parser(
         "instructions", parents=[where], help="count the instructions of an operation under valgrind"
     )
@@ -154,7 +155,7 @@ def _plot(arguments: argparse.Namespace) -> int:
 
 
 def _table(arguments: argparse.Namespace) -> int:
-    arguments.into.write_text(_tables.text(_load(arguments.run)))
+    arguments.into.write_text(_tables.text(_load(arguments.run), arguments.pictures))
     return 0
 
 

@@ -1,7 +1,8 @@
-"""A run as tables for the manual: `python -m tools.bench table RUN.json --into FILE`, reStructuredText.
+"""A run as tables for the manual, in reStructuredText: `python -m tools.bench table RUN.json --into FILE`.
 
 One table for each suite, a row for each comparison: the case, whom with, our figure, the ratio with its spread, and the
-bar. Written from the run and never by hand, so that what the manual says was measured. Cost: nothing.
+bar; above it the picture that `plot` drew, where `--pictures` says in which folder the manual has them. Written from
+the run and never by hand, so that what the manual says was measured. Cost: nothing.
 """
 
 from __future__ import annotations
@@ -57,8 +58,11 @@ def _table(rows: list[list[str]]) -> list[str]:
     return [*out, ""]
 
 
-def text(run: dict[str, Any]) -> str:
-    """The tables of a run, each under its heading, with a first paragraph that says where it was."""
+def text(run: dict[str, Any], pictures: str | None = None) -> str:
+    """The tables of a run, each under its heading, with a first paragraph that says where it was.
+
+    pictures: the folder of the pictures, as seen from the manual's page; None leaves them out.
+    """
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items() if version)
     out = [
         f"CPython {run['python']}, {run['system']} on {run['machine']}, {run['cores']} cores; {versions}. Medians of "
@@ -68,5 +72,8 @@ def text(run: dict[str, Any]) -> str:
     for suite in dict.fromkeys(case["suite"] for case in run["cases"]):
         heading = HEADINGS.get(suite, suite)
         rows = [_row(case, line) for case in run["cases"] if case["suite"] == suite for line in case["lines"]]
-        out += [heading, "-" * len(heading), "", *_table(rows)]
+        out += [heading, "-" * len(heading), ""]
+        if pictures:
+            out += [f".. image:: {pictures}/{suite}.svg", f"   :alt: {heading}: bars for coro and its peers", ""]
+        out += _table(rows)
     return "\n".join(out)
