@@ -190,7 +190,6 @@ cdef extern from *:
     int coro_wake_now(int) noexcept nogil
     void __atomic_store_n(int *, int, int) noexcept nogil
     int __atomic_load_n(int *, int) noexcept nogil
-    int __atomic_exchange_n(int *, int, int) noexcept nogil
     int __ATOMIC_SEQ_CST
 
 cdef extern from "_children.h" nogil:
@@ -237,7 +236,6 @@ cdef class EpollPoller(EventPoller):
     """
 
     cdef int epoll_fd, event_fd, inotify_fd, no_pwait2
-    cdef int sleeping, interrupted
     cdef coro_alarm alarm
     cdef epoll_event *events
     cdef int position, filled
@@ -300,28 +298,8 @@ cdef class EpollPoller(EventPoller):
             raise oserrors.make(e)
         return 0
 
-    cdef int shut(self) except -1:
-        self.forget_all()
-        self.close_signals()
-        self.close_kernel()
-        return 0
-
-    cdef int after_fork(self) noexcept:
-        # The kernel object is shared with the parent: closing our copies is all we may do, and first of all,
-        # so that nothing below can change the parent's registrations.
-        self.close_kernel()
-        try:
-            self.close_signals()
-            self.forget_all()
-        except BaseException:
-            pass            # the child works without; there is nobody to tell
-        self.sleeping = self.interrupted = 0
-        return 0
-
-    cdef int interrupt(self) noexcept nogil:
-        __atomic_store_n(&self.interrupted, 1, __ATOMIC_SEQ_CST)
-        if __atomic_load_n(&self.sleeping, __ATOMIC_SEQ_CST):
-            coro_wake_now(__atomic_load_n(&self.event_fd, __ATOMIC_SEQ_CST))
+    cdef int trigger(self) noexcept nogil:
+        coro_wake_now(__atomic_load_n(&self.event_fd, __ATOMIC_SEQ_CST))
         return 0
 
     # -- the poll
@@ -335,12 +313,8 @@ cdef class EpollPoller(EventPoller):
             self.n_polls += 1
             if self.n_lingering:
                 timeout_ns = 0
-            if timeout_ns != 0:
-                # Either the interrupter sees `sleeping` and writes, or we see its mark here.
-                __atomic_store_n(&self.sleeping, 1, __ATOMIC_SEQ_CST)
-                if __atomic_exchange_n(&self.interrupted, 0, __ATOMIC_SEQ_CST):
-                    self.sleeping = 0
-                    timeout_ns = 0
+            if timeout_ns != 0 and not self.going_to_sleep():
+                timeout_ns = 0
             if timeout_ns == 0:
                 n = epoll_wait(self.epoll_fd, self.events, BUFFER_EVENTS, 0)
                 if n < 0:
@@ -352,7 +326,7 @@ cdef class EpollPoller(EventPoller):
                                          &self.no_pwait2, &self.alarm)
                     if n < 0:
                         e = errno
-                __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
+                self.woke_up()
             if n < 0:
                 if e == EINTR:
                     PyErr_CheckSignals()
@@ -692,15 +666,11 @@ cdef class EpollPoller(EventPoller):
             self.open_kernel()
         if self.position < self.filled or self.n_lingering:
             return -2
-        __atomic_store_n(&self.sleeping, 1, __ATOMIC_SEQ_CST)
-        if __atomic_exchange_n(&self.interrupted, 0, __ATOMIC_SEQ_CST):
-            self.sleeping = 0
-            return -2
-        return self.epoll_fd
+        return self.epoll_fd if self.going_to_sleep() else -2
 
     def end_watch(self):
         """The wait is over."""
-        __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
+        self.woke_up()
 
     def _round_to_milliseconds(self, yes):
         """For tests: behave as on a kernel without epoll_pwait2.  yes: whether to."""

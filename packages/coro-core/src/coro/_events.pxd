@@ -10,7 +10,10 @@ cdef class EventPoller(FdPoller):
     cdef dict lost_signals            # signal number -> count, of waiters interrupted after their signal came
     cdef int signal_read, signal_write
     cdef object wakeup_before
+    cdef int sleeping, interrupted    # set only around a call that may sleep; interrupt() triggers only then
 
+    cdef bint going_to_sleep(self) noexcept                   # False: interrupted, so it must not. Then woke_up()
+    cdef void woke_up(self) noexcept
     cdef int drop_handlers(self) except -1
     cdef py_kevent wait_event(self, object ident, int filter, unsigned int fflags, int64_t data)
     cdef py_kevent wait_fd_event(self, coro me, object ident, int filter)
@@ -27,6 +30,9 @@ cdef class EventPoller(FdPoller):
     cdef int read_signals(self) except -1
 
     # -- what a kernel's file adds
+    cdef int close_kernel(self) noexcept                      # end it, with all registrations
+    cdef int leave_kernel(self) noexcept                      # after a fork: it is the parent's, whose it stays
+    cdef int trigger(self) noexcept nogil                     # end the call that sleeps now
     cdef int begin_other(self, kevent_target t) except -1     # PROC, VNODE
     cdef int end_other(self, kevent_target t) except -1
     cdef int watch_signals(self, int fd) except -1

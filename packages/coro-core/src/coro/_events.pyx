@@ -48,6 +48,12 @@ from coro.exceptions import ClosedError, LoopError, SimultaneousError, YieldFrom
 __all__ = ["EFILT", "EV", "EVFILT", "NOTE", "event_map", "remove_handler", "set_handler", "wait_for"]
 
 cdef extern from *:
+    void __atomic_store_n(int *, int, int) noexcept nogil
+    int __atomic_load_n(int *, int) noexcept nogil
+    int __atomic_exchange_n(int *, int, int) noexcept nogil
+    int __ATOMIC_SEQ_CST
+
+cdef extern from *:
     """
     #include <fcntl.h>
     #include <pthread.h>
@@ -178,6 +184,51 @@ cdef class EventPoller(FdPoller):
     def __cinit__(self, *args, **kwargs):
         self.lost_signals = {}
         self.signal_read = self.signal_write = -1
+
+    # -- the end, and interruptions by other OS threads
+
+    cdef int shut(self) except -1:
+        self.forget_all()
+        self.close_signals()
+        self.close_kernel()
+        return 0
+
+    cdef int after_fork(self) noexcept:
+        # First of all, so that nothing below can change the parent's registrations.
+        self.leave_kernel()
+        try:
+            self.close_signals()
+            self.forget_all()
+        except BaseException:
+            pass            # the child works without; there is nobody to tell
+        self.sleeping = self.interrupted = 0
+        return 0
+
+    cdef int interrupt(self) noexcept nogil:
+        __atomic_store_n(&self.interrupted, 1, __ATOMIC_SEQ_CST)
+        if __atomic_load_n(&self.sleeping, __ATOMIC_SEQ_CST):
+            self.trigger()
+        return 0
+
+    cdef bint going_to_sleep(self) noexcept:
+        # Either the interrupter sees `sleeping` and triggers, or we see its mark here.
+        __atomic_store_n(&self.sleeping, 1, __ATOMIC_SEQ_CST)
+        if __atomic_exchange_n(&self.interrupted, 0, __ATOMIC_SEQ_CST):
+            self.woke_up()
+            return False
+        return True
+
+    cdef void woke_up(self) noexcept:
+        __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
+
+    cdef int close_kernel(self) noexcept:
+        return 0
+
+    cdef int leave_kernel(self) noexcept:
+        return self.close_kernel()
+
+    cdef int trigger(self) noexcept nogil:
+        return 0
 
     # -- waiting for events
 

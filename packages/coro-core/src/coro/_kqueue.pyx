@@ -93,7 +93,6 @@ cdef extern from "_kqueue.h" nogil:
 cdef extern from *:
     void __atomic_store_n(int *, int, int) noexcept nogil
     int __atomic_load_n(int *, int) noexcept nogil
-    int __atomic_exchange_n(int *, int, int) noexcept nogil
     int __ATOMIC_SEQ_CST
 
 cdef enum:
@@ -170,7 +169,6 @@ cdef class KqueuePoller(EventPoller):
     """
 
     cdef int kq
-    cdef int sleeping, interrupted
     cdef kevent *events
     cdef int position, filled
     cdef kq_changes additions, deletions, batch
@@ -214,6 +212,10 @@ cdef class KqueuePoller(EventPoller):
         self.forget_kernel()
         return 0
 
+    cdef int leave_kernel(self) noexcept:
+        # The queue stayed with the parent, and its number may be another file's here.
+        return self.forget_kernel()
+
     # Everything that belongs to a kernel object, when there is none any more.
     cdef int forget_kernel(self) noexcept:
         __atomic_store_n(&self.kq, -1, __ATOMIC_SEQ_CST)
@@ -227,27 +229,8 @@ cdef class KqueuePoller(EventPoller):
         self.n_records = self.position = self.filled = 0
         return 0
 
-    cdef int shut(self) except -1:
-        self.forget_all()
-        self.close_signals()
-        self.close_kernel()
-        return 0
-
-    cdef int after_fork(self) noexcept:
-        # The queue stayed with the parent, and its number may be another file's here.
-        self.forget_kernel()
-        try:
-            self.close_signals()
-            self.forget_all()
-        except BaseException:
-            pass            # the child works without; there is nobody to tell
-        self.sleeping = self.interrupted = 0
-        return 0
-
-    cdef int interrupt(self) noexcept nogil:
-        __atomic_store_n(&self.interrupted, 1, __ATOMIC_SEQ_CST)
-        if __atomic_load_n(&self.sleeping, __ATOMIC_SEQ_CST):
-            coro_kq_trigger(__atomic_load_n(&self.kq, __ATOMIC_SEQ_CST))
+    cdef int trigger(self) noexcept nogil:
+        coro_kq_trigger(__atomic_load_n(&self.kq, __ATOMIC_SEQ_CST))
         return 0
 
     # -- collected changes
@@ -367,19 +350,15 @@ cdef class KqueuePoller(EventPoller):
                 if self.n_wakes != wakes:
                     timeout_ns = 0
             self.n_polls += 1
-            if timeout_ns != 0:
-                # Either the interrupter sees `sleeping` and triggers, or we see its mark here.
-                __atomic_store_n(&self.sleeping, 1, __ATOMIC_SEQ_CST)
-                if __atomic_exchange_n(&self.interrupted, 0, __ATOMIC_SEQ_CST):
-                    self.sleeping = 0
-                    timeout_ns = 0
+            if timeout_ns != 0 and not self.going_to_sleep():
+                timeout_ns = 0
             if timeout_ns == 0:
                 n = coro_kq_call(self.kq, self.batch.items + first, left, self.events, ROOM, 0)
             else:
                 self.n_blocking += 1
                 with nogil:
                     n = coro_kq_call(self.kq, self.batch.items + first, left, self.events, ROOM, timeout_ns)
-                __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
+                self.woke_up()
             if n < 0:
                 self.failed(-n)
                 return 0
