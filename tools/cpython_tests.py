@@ -10,7 +10,8 @@ do its work there (test.support.script_helper) says nothing about emulation and 
 
 A test that says nothing for a while is noted as hanging and its process killed; another process goes on behind it. So
 one bad test costs one line in the table, not the run. Needs the `test` package of the Python in question, which
-distributions pack separately (Debian: libpython3.x-testsuite).
+distributions pack separately (Debian: libpython3.x-testsuite). The Pythons that `python3 -m tools.dev pythons
+--provision` makes have it.
 """
 
 from __future__ import annotations
@@ -270,26 +271,33 @@ def compare(plain: Outcome, emulated: Outcome, others: set[str]) -> tuple[int, l
 
 
 def run(arguments: argparse.Namespace) -> int:
+    import concurrent.futures  # which the children must not find loaded: they run this file, too
+
     expected = load_expected()
     results: dict[str, Any] = {}
     bad = 0
     modules = arguments.module or (QUICK if arguments.quick else MODULES)
+    aside = concurrent.futures.ThreadPoolExecutor(1)
     for python in arguments.python or [sys.executable]:
         version = version_of(python)
         total = total_different = 0
         for module in modules:
             log = Path(arguments.logs, f"{version}-{module}.log") if arguments.logs else None
             kept = Path(arguments.plain, f"{version}-{module}.json") if arguments.plain else None
+            if log:
+                log.unlink(missing_ok=True)
             if kept is not None and kept.exists():
                 plain, others_list = json.loads(kept.read_text())
                 others = set(others_list)
+                emulated, more = run_module(python, module, True, arguments.only, log, arguments.patience)
             else:
-                plain, others = run_module(python, module, False, arguments.only, None, arguments.patience)
+                without = aside.submit(run_module, python, module, False, arguments.only, None, arguments.patience)
+                if not arguments.quick:
+                    concurrent.futures.wait([without])
+                emulated, more = run_module(python, module, True, arguments.only, log, arguments.patience)
+                plain, others = without.result()
                 if kept is not None and not arguments.only:
                     kept.write_text(json.dumps([plain, sorted(others)]))
-            if log:
-                log.unlink(missing_ok=True)
-            emulated, more = run_module(python, module, True, arguments.only, log, arguments.patience)
             others |= more
             if arguments.only:
                 plain = {test: outcome for test, outcome in plain.items() if re.search(arguments.only, test)}
@@ -370,7 +378,7 @@ def main() -> int:
     runs = commands.add_parser("run", help="run test modules with and without emulation")
     runs.add_argument("--python", action="append", help="an interpreter that has coro (default: this one)")
     runs.add_argument("--module", action="append", help="a module (default: all)")
-    runs.add_argument("--quick", action="store_true", help="the quick modules only")
+    runs.add_argument("--quick", action="store_true", help="the quick modules only, both ways side by side")
     runs.add_argument("--only", help="tests that match this regular expression only")
     runs.add_argument("--logs", help="folder for the output of the emulated runs")
     runs.add_argument("--plain", help="folder to keep the outcomes without emulation in, and to take them from")

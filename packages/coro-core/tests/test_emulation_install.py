@@ -13,10 +13,11 @@ from coro import emulation
 
 def test_installs_and_puts_everything_back():
     lines = ok("""
-        import _thread, os, queue, select, signal, socket, ssl, subprocess, sys, threading, time
+        import _thread, builtins, io, os, queue, select, signal, socket, ssl, subprocess, sys, threading, time
         import coro
 
-        modules = (_thread, os, queue, select, signal, socket, ssl, subprocess, threading, time)
+        finders = list(sys.meta_path)
+        modules = (_thread, builtins, io, os, queue, select, signal, socket, ssl, subprocess, threading, time)
         watched = [vars(module) for module in modules] + [vars(socket.socket), vars(ssl.SSLSocket)]
         before = [dict(names) for names in watched]
         locks = {"_active_limbo_lock", "_shutdown_locks_lock", "_thread_local_info", "__builtins__"}
@@ -32,6 +33,7 @@ def test_installs_and_puts_everything_back():
         for names, old in zip(watched, before):
             changed = {name for name in old if names.get(name) is not old[name]} | (set(names) - set(old))
             assert changed <= locks, changed
+        assert sys.meta_path == finders
         thread = threading.Thread(target=print, args=("an OS thread",))
         thread.start()
         thread.join()
@@ -88,6 +90,49 @@ def test_reaches_what_was_imported_before():
         print(*order)
     """)
     assert lines == ["other accept"]
+
+
+def test_a_c_module_loaded_afresh_is_emulated_too():
+    assert ok("""
+        import _queue, importlib, select, sys, threading, time
+        import coro
+
+        class AsksAll:
+            def find_spec(self, name, path, target=None):
+                for finder in sys.meta_path:
+                    if finder is not self and name in wanted:
+                        return finder.find_spec(name, path, target)
+
+        wanted = ("_queue", "select", "time", "queue")
+        coro.install_thread_emulation()
+        sys.meta_path.insert(0, AsksAll())
+        fresh = {}
+        for name in wanted:
+            old = sys.modules.pop(name, None)
+            fresh[name] = module = importlib.import_module(name)
+            assert module is not old
+            assert type(module.__loader__) is not type(sys.meta_path[1]), "it is no loader"
+            assert "coro" not in repr(module.__loader__) + repr(module.__spec__.loader), module.__loader__
+            if old is not None:
+                sys.modules[name] = old
+        assert fresh["_queue"].SimpleQueue is fresh["queue"].SimpleQueue is _queue.SimpleQueue
+        assert fresh["_queue"].Empty is fresh["queue"].Empty is _queue.Empty, "what a SimpleQueue raises"
+        assert fresh["time"].sleep is time.sleep and fresh["select"].select is select.select
+
+        def main():
+            queue = fresh["queue"].SimpleQueue()
+            thread = threading.Thread(target=lambda: print(queue.get()))
+            thread.start()
+            fresh["time"].sleep(0)
+            queue.put("got it")
+            thread.join()
+
+        coro.run(main)
+        coro.uninstall_thread_emulation()
+        assert fresh["_queue"].SimpleQueue.__module__ == "_queue"
+        assert fresh["_queue"].Empty is not _queue.Empty, "each copy has its own again"
+        assert type(fresh["time"].sleep) is type(fresh["select"].select) is type(time.time)
+    """) == ["got it"]
 
 
 def test_context_manager_nests():

@@ -171,7 +171,7 @@ def test_select_poll_epoll_and_selectors():
 
 def test_names_go_through_the_resolver():
     emulated("""
-        import socket
+        import socket, sys
 
         class Resolver:
             def resolve_ipv4(self, name):
@@ -185,6 +185,12 @@ def test_names_go_through_the_resolver():
         def main():
             assert socket.getaddrinfo("127.0.0.1", 80, type=socket.SOCK_STREAM)[0][4] == ("127.0.0.1", 80)
             assert socket.gethostbyname("localhost") == "127.0.0.1"
+            wrong = [["no address"]]
+            references = sys.getrefcount(wrong[0])
+            try:
+                socket.getnameinfo(wrong[0], 0)
+            except TypeError:
+                assert sys.getrefcount(wrong[0]) == references, "the traceback keeps none"
             coro.set_resolver(Resolver())
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 port = listener.getsockname()[1]
@@ -367,6 +373,96 @@ def test_children_and_pipes():
             os.close(r)
             os.close(w)
     """) == ["line"]
+
+
+def test_files_of_pipes_terminals_and_sockets():
+    """Nobody here is served before he waits: a file that blocked the loop would block it for ever."""
+    assert emulated("""
+        import os, socket, threading
+
+        def thread_that(function, *args):
+            thread = threading.Thread(target=function, args=args)
+            thread.start()
+            return thread
+
+        def main():
+            got = []
+
+            def read(path):
+                with open(path, encoding="ascii") as file:
+                    got.append(file.readline())
+                    got.append(len(file.read()))
+
+            os.mkfifo("fifo")
+            reader = thread_that(read, "fifo")
+            with open("fifo", "w") as file:
+                file.write("line\\n")
+                file.flush()
+                file.write("x" * 1000000)
+            reader.join()
+            print(got)
+
+            master, slave = os.openpty()
+            with open(master, "r+b", buffering=0) as ours, open(slave) as theirs:
+                reader = thread_that(lambda: print(theirs.isatty(), theirs.line_buffering, theirs.readline().strip()))
+                ours.write(b"typed\\n")
+                reader.join()
+
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                a, b = socket.socketpair(socket.AF_UNIX, kind)
+                out = os.fdopen(os.dup(a.fileno()), "wb", 0)
+                with a, b, out, open(b.fileno(), "rb", 0, closefd=False) as into:
+                    writer = thread_that(out.write, b"y" * 60000)
+                    received = into.read(100000)
+                    while len(received) < 60000:
+                        assert kind == socket.SOCK_STREAM, "a message is not cut"
+                        received += into.read(100000)
+                    writer.join()
+
+            read_end, write_end = os.pipe()
+            os.set_blocking(read_end, False)
+            with open(read_end, "rb", buffering=0) as file, open(write_end, "wb"):
+                assert file.read(1) is None, "a descriptor in non-blocking mode stays that"
+
+        """) == ["['line\\n', 1000000]", "True True typed"]
+
+
+def test_open_is_otherwise_what_it_was():
+    emulated("""
+        import io, os, pathlib, warnings
+
+        class Opener:
+            opens = open
+
+        def outcome(function, *args):
+            try:
+                with function(*args) as file:
+                    return type(file), file.mode, getattr(file, "encoding", None), file.name
+            except Exception as exc:
+                return type(exc), str(exc)
+
+        def main():
+            original = coro.emulation.original("io").open
+            assert open is io.open is Opener.opens is Opener().opens is not original
+            os.mkfifo("fifo")
+            read_end, write_end = os.pipe()
+            for args in [
+                ("new", "w"), ("new",), ("new", "rb"), ("new", "x"), ("missing",), (os.devnull,), (".",), ("fifo", "x"),
+                (b"new",), (pathlib.Path("new"), "r+b", 0), ("a\\0b",), (None,), (1.5,), (987654,), ("new", "q"),
+                ("new", 1), ("fifo", "rq"), ("fifo", "rb", -1, "ascii"), (read_end, "r", 0, None, None, None, False),
+                ("fifo", "rb", "1"), ("fifo", "r", -1, 1), ("fifo", "r", -1, None, 1), ("fifo", "r", -1, None, None, 1),
+                (read_end, "rb", -1, None, None, "", False), (read_end, "r", -1, None, None, "z", False),
+            ]:
+                assert outcome(open, *args) == outcome(original, *args), args
+            with open("opened", "w", opener=lambda path, flags: os.open("other", flags)) as file:
+                assert os.path.exists("other")
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                open(read_end, "rb", 1, closefd=False).close()
+            assert [(w.category, w.filename) for w in found] == [(RuntimeWarning, "<string>")], found
+            os.close(read_end)
+            os.close(write_end)
+        """)
 
 
 def test_signal_handlers_run_in_the_main_thread():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
+
+import pytest
 from support import ok
 
 
@@ -386,6 +389,28 @@ def test_start_new_thread():
             print("ok")
     """)
     assert outcome == ["ok"]
+
+
+@pytest.mark.skipif(not hasattr(_thread, "set_name"), reason="3.14 is the first Python with names of OS threads")
+def test_names_are_cut_for_the_system_only():
+    emulated("""
+        import _thread, threading
+
+        def main():
+            long = "reader of the queue of orders"
+            for name in (long, "a\\0b", "namé"):
+                whole, kept = [], []
+
+                def look():
+                    whole.append(coro.current().name)
+                    kept.append(_thread._get_name())
+
+                thread = threading.Thread(target=look, name=name)
+                thread.start()
+                thread.join()
+                _thread.set_name(name)  # the main thread is an OS thread: that is what the system makes of it
+                assert (whole, kept) == ([name], [_thread._get_name()])
+    """)
 
 
 def test_the_end_of_the_loop_is_no_error_of_threads():

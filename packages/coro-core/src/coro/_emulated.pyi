@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, final
+from typing import IO, Any, final
 
-from _typeshed import ReadableBuffer, WriteableBuffer
+from _typeshed import FileDescriptorOrPath, ReadableBuffer, WriteableBuffer
 
 class Guard: ...
 
@@ -52,4 +52,14 @@ def closing(fd: int) -> None: ...
 def recv_now(fd: int, size: int, flags: int) -> bytes | None: ...
 def recv_into_now(fd: int, buffer: WriteableBuffer, size: int, flags: int) -> int | None: ...
 def send_now(fd: int, data: ReadableBuffer, begin: int, flags: int) -> int | None: ...
+def open(
+    file: FileDescriptorOrPath,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    closefd: bool = True,
+    opener: Callable[[str, int], int] | None = None,
+) -> IO[Any]: ...
 def write_unraisable(exc: BaseException, function: object) -> None: ...

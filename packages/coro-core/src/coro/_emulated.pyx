@@ -1,5 +1,6 @@
 # cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
-"""What emulated blocking is made of: locks for coro threads and OS threads alike, waits for descriptors, sleep, idents.
+"""What emulated blocking is made of: locks for coro threads and OS threads alike, waits for descriptors, sleep, idents,
+and which files `open` makes waiting ones.
 
 `coro.emulation` puts these in the place of the standard library's. Whoever calls is one of three: a coro thread, which
 is suspended; an OS thread without a loop, which is blocked the ordinary way; or the loop itself (a signal handler that
@@ -47,6 +48,7 @@ from coro._ticks cimport from_ns, now as ticks_now
 
 import _thread
 import errno as _errno
+import io as _io
 import os
 import sys
 from collections import deque
@@ -769,6 +771,51 @@ def send_now(int fd, data, Py_ssize_t begin, int flags):
             PyErr_CheckSignals()
     finally:
         PyBuffer_Release(&view)
+
+
+# -- Files -----------------------------------------------------------------------------------------
+
+cdef object real_open = _io.open
+cdef object stat_of = os.stat
+cdef object os_path = os.fspath
+cdef object opens_waiting = None       # of coro.emulation._files, loaded when the first such file is opened
+
+
+cdef bint may_wait(file) except -1:
+    """Is it a FIFO, a socket or a terminal? False for what the original will not open."""
+    cdef int kind
+    try:
+        found = stat_of(file)
+    except (OSError, TypeError, ValueError):
+        return False
+    kind = found.st_mode & 0o170000
+    if kind == 0o020000:               # a character device
+        return (<int>found.st_rdev >> 8) != 1          # of which Linux's memory devices, /dev/null and so on, never wait
+    return kind == 0o010000 or kind == 0o140000
+
+
+cdef inline bint is_text(value) noexcept:
+    return value is None or isinstance(value, str)
+
+
+def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
+    """Open a file; see open. Reading and writing a pipe, a terminal or a socket suspends only the calling coro thread.
+
+    Not a Python function: kept in a class it must not become a method, and the lines that warnings name count frames.
+    """
+    global opens_waiting
+    if opener is None and here() is not None:
+        if type(file) is not str and type(file) is not int:
+            if not isinstance(file, int):
+                file = os_path(file)
+        if (isinstance(mode, str) and isinstance(buffering, int) and is_text(encoding) and is_text(errors)
+                and is_text(newline) and may_wait(file)):
+            if opens_waiting is None:
+                from coro.emulation._files import make_open
+
+                opens_waiting = make_open()
+            return opens_waiting(file, mode, buffering, encoding, errors, newline, closefd, opener)
+    return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
 
 
 def write_unraisable(exc, function):

@@ -29,8 +29,9 @@ def install() -> None:
 
     Covered: threads and locks (`threading`, `_thread`, `queue`, `concurrent.futures`, locks of imports and of
     `logging`), `socket` and `ssl`, `select` and `selectors`, `time.sleep`, children (`subprocess`, ``os.wait*``),
-    pipes, signal handlers, and the resolution of names. Calls from OS threads without a loop do what they always did.
-    May be called before or inside `coro.run`, best before other modules are imported; again, it does nothing.
+    pipes and files over them, signal handlers, and the resolution of names. Calls from OS threads without a loop do
+    what they always did. May be called before or inside `coro.run`, best before other modules are imported; again, it
+    does nothing.
 
     Warns with EmulationWarning of what existed and could not be changed. WrongThreadError while a loop runs in another
     OS thread.

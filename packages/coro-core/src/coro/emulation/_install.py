@@ -1,9 +1,9 @@
 """Installing and uninstalling the emulation.
 
 In this order: a second copy of `threading` is loaded for whoever needs OS threads; every room says what it replaces,
-and that is done, in all modules; coro's own modules get the originals; locks that exist already are exchanged; and one
-coro thread becomes the program's main thread. Uninstalling undoes it from the end. Exchanged locks stay: they serve OS
-threads, too.
+and that is done, in all modules, and from then on in C modules that are loaded once more; coro's own modules get the
+originals; locks that exist already are exchanged; and one coro thread becomes the program's main thread. Uninstalling
+undoes it from the end. Exchanged locks stay: they serve OS threads, too.
 
 The main thread is the coro thread that installs or, when no loop runs yet, main of the next `coro.run`, which then also
 does at its end what a program does: let executors finish, and wait for threads that are no daemons.
@@ -21,6 +21,8 @@ from typing import Any
 
 from coro import _emulated, _scheduler
 from coro.emulation import (
+    _files,
+    _fresh,
     _instances,
     _originals,
     _os,
@@ -39,7 +41,7 @@ from coro.emulation._warning import EmulationWarning
 
 __all__ = ["install", "is_installed", "uninstall"]
 
-_ROOMS = (_thread, threading, queue, time, select, socket, ssl, _os, subprocess, signal)
+_ROOMS = (_thread, threading, queue, time, select, socket, ssl, _os, _files, subprocess, signal)
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
 _OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")
 #: Where coro's own modules must see the originals.
@@ -49,6 +51,7 @@ _OWN_SEES = ("threading", "_thread", "signal", "time", "select", "subprocess", "
 class _State:
     def __init__(self) -> None:
         self.plan: Plan | None = None
+        self.finder: _fresh.Finder | None = None
         self.own: list[tuple[dict[str, Any], str, Any]] = []
         self.spawn_main: Callable[..., Any] | None = None
 
@@ -112,10 +115,13 @@ def install() -> None:
     for room in _ROOMS:
         room.plan(plan)
     _keep_originals(plan)
+    finder = _fresh.Finder(plan)
     running = [thread.name for thread in _real_threading.enumerate() if _is_foreign(thread)]
     _state.plan = plan
     try:
         plan.apply()
+        _state.finder = finder
+        finder.put_in_front()
         _show_originals_to_own_modules()
         threading.take_over_main(plan)
         problems = _instances.exchange()
@@ -160,6 +166,9 @@ def uninstall() -> None:
         _state.spawn_main = None
     _emulated.set_main(0, _real_threading.main_thread().ident)
     signal.give_back()
+    if _state.finder is not None:
+        _state.finder.take_out()
+        _state.finder = None
     threading.give_back_main(plan)
     for names, name, value in reversed(_state.own):
         names[name] = value

@@ -118,7 +118,10 @@ def gethostbyaddr(host: Any, /) -> tuple[str, list[str], list[str]]:
 def getnameinfo(sockaddr: Any, flags: Any, /) -> tuple[str, str]:
     """The host and port of an address as text; see socket.getnameinfo."""
     if not _emulated.in_thread_of_loop() or not isinstance(sockaddr, tuple) or _is_numeric(flags):
-        return _original["getnameinfo"](sockaddr, flags)  # type: ignore[no-any-return]
+        try:
+            return _original["getnameinfo"](sockaddr, flags)  # type: ignore[no-any-return]
+        finally:
+            del sockaddr  # the traceback of the original keeps no argument alive
     return _in_thread(_original["getnameinfo"], sockaddr, flags)  # type: ignore[no-any-return]
 
 

@@ -57,8 +57,8 @@ class Plan:
         """Replace everything wanted, here and in whatever module has the same objects under other names."""
         for owner, name, new in self.wanted:
             old = vars(owner).get(name, MISSING)
-            if old is MISSING and isinstance(owner, types.ModuleType):
-                continue  # this Python has no such function
+            if old is new or (old is MISSING and isinstance(owner, types.ModuleType)):
+                continue  # only copies of the module need it, or this Python has no such function
             if isinstance(owner, types.ModuleType) and callable(old):
                 self.mapped[id(old)] = (old, new)
             self.set(owner, name, new)

@@ -32,6 +32,7 @@ _native_id: Any = getattr(_native, "get_native_id", None)
 _sentinel_native: Any = getattr(_native, "_set_sentinel", None)
 _set_name_native: Any = getattr(_native, "set_name", None)
 _get_name_native: Any = getattr(_native, "_get_name", None)
+_name_limit: int | None = getattr(_native, "_NAME_MAXLEN", None)  # bytes
 _inherit_context: bool = bool(getattr(sys.flags, "thread_inherit_context", 0))
 
 
@@ -275,8 +276,11 @@ def set_name(name: str) -> None:
 
 
 def get_name() -> str:
-    """The name of the calling thread (3.14 and newer)."""
-    return str(_scheduler.current().name if _in_other_than_main() else _get_name_native())
+    """The name of the calling thread as the system would keep it (3.14 and newer): coro's reports have all of it."""
+    if not _in_other_than_main():
+        return str(_get_name_native())
+    encoded = _scheduler.current().name.encode(sys.getfilesystemencoding(), "replace")
+    return os.fsdecode(encoded.partition(b"\0")[0][:_name_limit])
 
 
 def _in_other_than_main() -> bool:

@@ -93,4 +93,5 @@ def plan(p: Plan) -> None:
     """What to replace."""
     new: Any = SimpleQueue
     p.replace(_queue, "SimpleQueue", new)
+    p.replace(_queue, "Empty", _queue.Empty)  # no other: in a copy of the module it is what a SimpleQueue raises
     p.replace(queue, "SimpleQueue", new)
