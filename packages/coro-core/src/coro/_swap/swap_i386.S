@@ -43,7 +43,6 @@ SYMBOL(coro_swap):
     .cfi_rel_offset %edi, 0
     subl $8, %esp
     .cfi_adjust_cfa_offset 8
-    movl $0, 4(%esp)
     fnstcw 4(%esp)
 #if defined(__SSE__)
     stmxcsr (%esp)
@@ -51,14 +50,14 @@ SYMBOL(coro_swap):
     movl $0, (%esp)
 #endif
     movl (%esp), %edx
-    movl 4(%esp), %ebx
+    movzwl 4(%esp), %ebx
     movl %esp, (%eax)
     movl %ecx, %esp
     /* Only control bits count: the exception flags of MXCSR are caller-saved. */
     xorl (%esp), %edx
     testl $0xffc0, %edx
     jne 2f
-    cmpl 4(%esp), %ebx
+    cmpw 4(%esp), %bx
     jne 2f
 1:
     addl $8, %esp

@@ -47,16 +47,19 @@ SYMBOL(coro_swap):
     subq $8, %rsp
     .cfi_adjust_cfa_offset 8
     stmxcsr (%rsp)
-    movl $0, 4(%rsp)
     fnstcw 4(%rsp)
-    movq (%rsp), %rax
+    /* Each read back by itself: a load that spans two stores waits until both have left the store buffer. */
+    movl (%rsp), %eax
+    movzwl 4(%rsp), %edx
     movq %rsp, (%rdi)
     movq %rsi, %rsp
     /* Only control bits count: the exception flags of MXCSR change with nearly every floating-point operation and
        are caller-saved. */
-    xorq (%rsp), %rax
-    movabsq $0x0000ffff0000ffc0, %rcx
-    testq %rcx, %rax
+    xorl (%rsp), %eax
+    xorw 4(%rsp), %dx
+    testl $0xffc0, %eax
+    jne 2f
+    testw %dx, %dx
     jne 2f
 1:
     addq $8, %rsp
