@@ -7,6 +7,7 @@ the run and never by hand, so that what the manual says was measured. Cost: noth
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ._results import shown
@@ -63,9 +64,10 @@ def text(run: dict[str, Any], pictures: str | None = None) -> str:
 
     pictures: the folder of the pictures, as seen from the manual's page; None leaves them out.
     """
+    system = re.sub(r"(\d+\.\d+)\S*", r"\1", run["system"])  # what a kernel was built for tells nobody anything
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items() if version)
     out = [
-        f"CPython {run['python']}, {run['system']} on {run['machine']}, {run['cores']} cores; {versions}. Medians of "
+        f"CPython {run['python']}, {system} on {run['machine']}, {run['cores']} cores; {versions}. Medians of "
         f"{run['rounds']} interleaved rounds, least and greatest in brackets; {run['when'][:10]}.",
         "",
     ]
