@@ -3,6 +3,8 @@
 Owned descriptors (those of socks) are reached through the underscore functions of ``coro._events``, which are
 what sockets call from C; everything else through ``wait_for``.  Threads are put in order by letting them wait
 for events, never by time.
+
+Longer than most files here: one poller, whose rules against lost wake-ups only make sense side by side.
 """
 
 import errno
