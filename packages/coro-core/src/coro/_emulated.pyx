@@ -699,6 +699,16 @@ def closing(int fd):
         fd_poller().disown(fd, None)
 
 
+cdef bint would_wait(int error) except -1:
+    """After a failed call: True when it would have to wait, False to try again; the other errors are raised."""
+    if error == _EAGAIN:
+        return True
+    if error != EINTR:
+        raise OSError(error, os.strerror(error))
+    PyErr_CheckSignals()
+    return False
+
+
 def recv_now(int fd, Py_ssize_t size, int flags):
     """recv(2) without waiting: bytes, or None if it would have to wait."""
     cdef ssize_t got
@@ -714,11 +724,8 @@ def recv_now(int fd, Py_ssize_t size, int flags):
             return data
         if got >= 0:
             return data[:got]
-        if error == _EAGAIN:
+        if would_wait(error):
             return None
-        if error != EINTR:
-            raise OSError(error, os.strerror(error))
-        PyErr_CheckSignals()
 
 
 def recv_into_now(int fd, buffer, Py_ssize_t size, int flags):
@@ -739,11 +746,8 @@ def recv_into_now(int fd, buffer, Py_ssize_t size, int flags):
                 error = errno
             if got >= 0:
                 return got
-            if error == _EAGAIN:
+            if would_wait(error):
                 return None
-            if error != EINTR:
-                raise OSError(error, os.strerror(error))
-            PyErr_CheckSignals()
     finally:
         PyBuffer_Release(&view)
 
@@ -764,11 +768,8 @@ def send_now(int fd, data, Py_ssize_t begin, int flags):
                 error = errno
             if sent >= 0:
                 return sent
-            if error == _EAGAIN:
+            if would_wait(error):
                 return None
-            if error != EINTR:
-                raise OSError(error, os.strerror(error))
-            PyErr_CheckSignals()
     finally:
         PyBuffer_Release(&view)
 
