@@ -8,7 +8,7 @@ import signal
 import sys
 
 from tools.dev import provision, pythons, suite
-from tools.dev.environments import ROOT, Environment, StepFailed, call, settings
+from tools.dev.environments import DEV, ROOT, Environment, StepFailed, call, settings
 
 
 def version(text: str) -> int:
@@ -61,7 +61,9 @@ def cmd_test(options: argparse.Namespace) -> int:
             "available on Debian, and CORO_PYTHONS may name others, separated as in PATH"
         )
     results = suite.run(list(found.values()), options.arguments, options.jobs, options.limit * 60)
-    print(suite.summary(results), flush=True)
+    text = suite.summary(results)
+    (DEV / "log" / "summary.txt").write_text(f"{text}\n")
+    print(text, flush=True)
     return 0 if all(r.good for r in results) else 1
 
 

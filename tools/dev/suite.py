@@ -50,6 +50,7 @@ class Result:
     skipped: int = 0
     seconds: float = 0.0
     problem: str = ""  # what ended the run early, if anything did
+    failures: list[str] = dataclasses.field(default_factory=list)  # "test: the first line of what it said"
 
     @property
     def good(self) -> bool:
@@ -116,7 +117,7 @@ def stream(python: Python, command: list[str | Path], log: Path, limit: float) -
 
 
 def count(report: Path, result: Result) -> None:
-    """Add the numbers of pytest's XML report to `result`."""
+    """Add the numbers of pytest's XML report, and which tests failed and why, to `result`."""
     for suite in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
         total, failures, errors, skipped = (
             int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
@@ -124,6 +125,12 @@ def count(report: Path, result: Result) -> None:
         result.failed += failures + errors
         result.skipped += skipped
         result.passed += total - failures - errors - skipped
+        for case in suite.iter("testcase"):
+            for kind in ("failure", "error"):
+                if (found := case.find(kind)) is not None:
+                    said = (found.get("message") or "").strip().splitlines() or ["no message"]
+                    where = f"{case.get('classname', '')}.{case.get('name', '')}"
+                    result.failures.append(f"{where}: {said[0][:300]}")
 
 
 def test_other(python: Python, package: Path, arguments: list[str], log: Path, limit: float, result: Result) -> None:
@@ -213,6 +220,7 @@ def summary(results: list[Result]) -> str:
     for r in results:
         mark = "ok    " if r.good else "FAILED"
         lines.append(f"  {mark} {r.python.full:8} {r.line()} in {r.seconds:.0f} s")
+        lines += [f"         {failure}" for failure in r.failures]
     total = [sum(getattr(r, name) for r in results) for name in ("passed", "failed", "skipped")]
     lines.append("{} passed, {} failed, {} skipped".format(*total))
     return "\n".join(lines)
