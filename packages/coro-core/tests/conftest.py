@@ -3,9 +3,15 @@ the poller they run on: `pytest --poller fake-kqueue` takes the one of the BSDs,
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from coro import testing
+
+# Set for pytest's own output, it would make print() of the programs that tests start write a line and its end
+# apart, and two processes with one standard output would mix them.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 
 def pytest_addoption(parser):
