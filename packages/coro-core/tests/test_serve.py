@@ -676,6 +676,8 @@ def test_sigterm_drains():
         ((echo, ("127.0.0.1", "80")), {}, TypeError),
         ((echo, ("127.0.0.1", 70000)), {}, ValueError),
         ((echo, []), {}, ValueError),
+        ((echo, ""), {}, ValueError),
+        ((echo, b""), {}, ValueError),
         ((echo, [ANY, 5]), {}, TypeError),
         ((echo, ANY), {"max_connections": 0}, ValueError),
         ((echo, ANY), {"max_connections": "1"}, TypeError),

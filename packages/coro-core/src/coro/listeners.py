@@ -85,18 +85,20 @@ def _tcp(family: int, address: Any, backlog: int, reuse_port: bool, nodelay: boo
 
 
 def _unix(path: Any, backlog: int) -> Listener:
+    if not path:  # Linux would choose a name that no client knows: more likely a setting that is not there
+        raise ValueError(f"expected (host, port) or the path of a UNIX socket, not {path!r}; host '' is every address")
     s = sock(_UNIX, _socket.SOCK_STREAM)
     try:
         name = os.fsencode(path)
         try:
             s.bind(path)
         except oserrors.EADDRINUSE:
-            if not name or name[0] == 0 or not _is_abandoned(name):
+            if name[0] == 0 or not _is_abandoned(name):
                 raise
             os.unlink(name)
             s.bind(path)
         s.listen(backlog)
-        if not name or name[0] == 0:
+        if name[0] == 0:
             return Listener(s, True)
         made = os.stat(name)
         return Listener(s, True, (os.path.abspath(name), made.st_dev, made.st_ino, os.getpid()))
