@@ -757,6 +757,26 @@ def test_alarm_is_brought_forward_and_rings_too_early_once(pipe):
     assert coro.run(main) <= 6
 
 
+@pytest.mark.epoll_only("kevent(2) takes a timeout at no cost worth saving")
+def test_alarm_that_rang_is_set_again():
+    """Also for a sleep as long as the one it was set for, and where it rang while others were running."""
+
+    def main():
+        seen = set()
+        for _ in range(3):
+            coro.sleep_relative(0.025)
+            seen.add(_events._alarm_rings_at())
+        helper = coro.spawn(coro.sleep_relative, 0.025)
+        coro.yield_slice()
+        while time.monotonic_ns() <= max(seen) + 30_000_000:
+            coro.yield_slice()
+        helper.join()
+        coro.sleep_relative(0.025)
+        return len(seen | {_events._alarm_rings_at()})
+
+    assert coro.run(main) == 4
+
+
 @pytest.mark.epoll_only("kevent(2) needs no descriptor for it")
 def test_without_a_descriptor_for_the_alarm():
     """Of the loop's descriptors it is the one that can be done without."""

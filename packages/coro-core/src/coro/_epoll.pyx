@@ -79,6 +79,7 @@ cdef extern from *:
     typedef struct {
         int fd;                 /* -1: not there */
         int64_t rings_at;       /* CLOCK_MONOTONIC, ns; 0: not set */
+        int64_t set_for;        /* the sleep it was set for, ns; 0: it rang since, or was not set */
     } coro_alarm;
 
     static int64_t coro_monotonic_ns(void) {
@@ -93,7 +94,7 @@ cdef extern from *:
         memset(&ev, 0, sizeof ev);
         ev.events = EPOLLIN | EPOLLET;
         ev.data.u64 = data;
-        alarm->rings_at = 0;
+        alarm->rings_at = alarm->set_for = 0;
         alarm->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
         if (alarm->fd >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, alarm->fd, &ev) < 0) {
             close(alarm->fd);
@@ -101,10 +102,13 @@ cdef extern from *:
         }
     }
 
-    /* Have the alarm ring in at most ns.  0: that cannot be had. */
+    /* Have the alarm ring in at most ns.  0: that cannot be had.  A sleep no shorter than the one for which it was
+       set ends later, whatever the time is now: servers without timeouts do not look at the clock here. */
     static int coro_alarm_within(coro_alarm *alarm, int64_t ns) {
-        int64_t now = coro_monotonic_ns(), when;
+        int64_t now, when;
         struct itimerspec wanted;
+        if (alarm->set_for && ns >= alarm->set_for) return 1;
+        now = coro_monotonic_ns();
         if (ns > INT64_MAX - now) ns = INT64_MAX - now;
         when = now + ns;
         if (alarm->rings_at > now && alarm->rings_at <= when) return 1;
@@ -113,6 +117,7 @@ cdef extern from *:
         wanted.it_value.tv_nsec = (long)(when % 1000000000);
         if (timerfd_settime(alarm->fd, TFD_TIMER_ABSTIME, &wanted, NULL) < 0) return 0;
         alarm->rings_at = when;
+        alarm->set_for = ns;
         return 1;
     }
 
@@ -181,7 +186,7 @@ cdef extern from *:
     int inotify_rm_watch(int, int) nogil
     ctypedef struct coro_alarm:
         int fd
-        int64_t rings_at
+        int64_t rings_at, set_for
     void coro_alarm_open(coro_alarm *, int, uint64_t) nogil
     int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *, coro_alarm *) nogil
     int coro_epoll_set(int, int, int, uint32_t, uint64_t) nogil
@@ -432,6 +437,8 @@ cdef class EpollPoller(EventPoller):
                 if r < 0:
                     return self.fired(t, EV_ERROR, 0, -r)
                 return self.fired(t, 0, NOTE_EXIT, status)
+        elif tag == TAG_ALARM:
+            self.alarm.set_for = 0
         return 0
 
     # -- registrations of descriptors

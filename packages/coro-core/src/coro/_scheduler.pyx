@@ -252,9 +252,10 @@ cdef double DEFAULT_GRACE = 5.0
 cdef double exit_grace = DEFAULT_GRACE
 cdef int64_t exit_deadline = 0
 cdef object posts = deque()
+cdef Py_ssize_t n_posts = 0            # its length, for the loop's look at it in every pass; both change under the GIL
 cdef int posts_state = 0               # 0: no loop yet, 1: a loop runs, 2: it has ended
 cdef Py_ssize_t most_posts = 65536
-cdef object main_drops = []            # what main must not release itself
+cdef list main_drops = []              # what main must not release itself
 cdef Poller the_poller = None
 cdef object poller_factory = None
 cdef object notifier = None            # user's, None: the default
@@ -1949,7 +1950,8 @@ cdef int release_slicers() except -1:
 
 
 cdef int take_posts() except -1:
-    while posts:
+    global n_posts
+    while n_posts:
         kind, function, args, context = posts.popleft()
         if kind == 0:
             function(*args)
@@ -1970,6 +1972,7 @@ cdef int drain(PyThreadState *ts) except -1:
     slice_start = coro_now(ticker)
     until = slice_start + drain_budget if order_state == 0 else 2 * CORO_TICKS_FOREVER
     while True:
+        n_posts -= 1
         if list_empty(&batch):
             if list_empty(&ready):
                 coro_enter_main(ts)
@@ -1997,7 +2000,7 @@ cdef int drain(PyThreadState *ts) except -1:
 
 
 cdef inline bint anything_to_run():
-    return not (list_empty(&batch) and list_empty(&ready) and list_empty(&slicers)) or len(posts) > 0
+    return not (list_empty(&batch) and list_empty(&ready) and list_empty(&slicers)) or n_posts > 0
 
 
 cdef int begin_ending(PyThreadState *ts) except -1:
@@ -2114,6 +2117,7 @@ def _loop(double longest, thread=None):
     trim_every = coro_from_seconds(ticker, 1.0)  # a system call for each slot that ran: not at every pass
     trim_at = 0
     latency_limit = coro_from_seconds(ticker, 0.2 * latency_factor) if latency_factor else CORO_TICKS_FOREVER
+    global n_posts
     loop_ts = ts
     loop_os_thread = coro_os_thread()
     coro_watchdog_enter(ts)
@@ -2134,7 +2138,7 @@ def _loop(double longest, thread=None):
             if timers.count:
                 fire_timers(loop_now)
             release_slicers()
-            if posts:
+            if n_posts:
                 take_posts()
             if main_drops and ending == NOT_ENDING:
                 spawn_internal(_empty_drops, (), True)
@@ -2162,7 +2166,7 @@ def _loop(double longest, thread=None):
                     break
                 if ending == FORCED:
                     continue
-            elif n_counted == 0 and not posts:
+            elif n_counted == 0 and not n_posts:
                 # Daemon threads are ended in order, too.
                 begin_ending(ts)
                 continue
@@ -2226,6 +2230,7 @@ cdef uint64_t next_random() noexcept:
     order_state ^= order_state << 25
     order_state ^= order_state >> 27
     return (order_state * <uint64_t>2685821657736338717) >> 32
+            n_posts = 0
 
 
 cdef void mix_batch() noexcept:
@@ -2442,7 +2447,7 @@ def post(function, /, *args):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
     if posts_state == 2 or ending != NOT_ENDING:
         raise LoopError("the event loop has ended or is ending: nothing would run what is posted now")
-    if len(posts) >= most_posts:
+    if n_posts >= most_posts:
         raise LoopError(f"{most_posts} posted calls wait already; the loop does not keep up with whoever posts them")
     context = None
     if coro_context_of(PyThreadState_Get()) != NULL:
@@ -2457,6 +2462,7 @@ def post(function, /, *args):
 def _post_internal(function, /, *args):
     """From any OS thread: have main call ``function(*args)``, which must be ours, short, and never block. False when
     no loop runs."""
+    global n_posts
     if posts_state != 1:
         return False
     posts.append((0, function, args, None))
@@ -2468,6 +2474,7 @@ def _post_internal(function, /, *args):
 
 def _wake(thread, value=None):
     return wake(<coro?>thread, value)
+    n_posts += 1
 
 
 def _wake_error(thread, exc):
@@ -2476,9 +2483,11 @@ def _wake_error(thread, exc):
 
 def _running_thread():
     """The running thread; raises what a blocking operation would raise here."""
+    global n_posts
     return running_thread()
 
 
+    n_posts += 1
 def _suspend(what, kind=WAIT_OBJECT):
     return suspend(running_thread(), kind, what)
 
@@ -2539,6 +2548,7 @@ def _after_fork_in_child():
         running = NULL
         posts_state = 2
         the_poller = None
+    global n_posts
         ending = NOT_ENDING
         exit_wanted = False
         refused = []
@@ -2548,6 +2558,7 @@ def _after_fork_in_child():
         coro_slots_abandon()
         slots_ready = False
         coro_forget_main()
+    n_posts = 0
     else:
         lose_all_but_running()
         if main_thread != NULL and main_thread != running:
@@ -2649,7 +2660,7 @@ def _counters():
         "spawned": n_spawned,
         "slots": coro_slot_count,
         "slot_size": coro_slot_size,
-        "posts_waiting": len(posts),
+        "posts_waiting": n_posts,
     }
 
 
