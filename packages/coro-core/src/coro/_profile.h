@@ -5,10 +5,11 @@
    two events all that was consumed is charged to one node, the sink. Aggregates, callers and flame graphs are computed
    from the trees when profiling has ended, not while the program runs.
 
-   The trees are in _profile_tree.h, what the interpreter reports in _profile_events.h; here are the charging, the threads
-   and what the scheduler tells. Calls for which there are too many nodes are charged to the innermost caller that has
-   one. An event costs one reading of the tick counter, which is most of what is spent here, and a few cache lines; a
-   switch costs no reading, because the scheduler has just looked.
+   The trees are in _profile_tree.h, what the interpreter reports in _profile_events.h, what functions report themselves
+   in _profile_primitives.h; here are the charging, the threads and what the scheduler tells. Calls for which there are too
+   many nodes are charged to the innermost caller that has one. An event costs one reading of the tick counter, which is
+   most of what is spent here, and a few cache lines; a switch costs no reading: where a slice begins the scheduler has
+   just looked, and where it ends the function that parks has.
 
    All of this is static because only _profiler uses it. */
 #ifndef CORO_PROFILE_H
@@ -180,8 +181,9 @@ coro_profile_free_thread(coro_profile_thread *t)
     free(t);
 }
 
-/* A thread has ended: out of the table; kept as it is, or added to the others when there are enough. */
-static void
+/* A thread has ended: out of the table; kept as it is, or added to the others when there are enough. Not inlined, like
+   all that is not done at each switch. */
+static __attribute__((noinline)) void
 coro_profile_end_thread(uint64_t number, PyObject *label)
 {
     coro_profile_state *p = &coro_profile;
@@ -256,10 +258,13 @@ coro_profile_slice_begins(uint64_t number, int64_t now)
     p->sink = t->node;
 }
 
-static inline void
-coro_profile_slice_ends(int64_t now)
+/* Returns the tick, that of the last event when it was the call that parks: what follows is the switch. */
+static inline int64_t
+coro_profile_slice_ends(void)
 {
     coro_profile_state *p = &coro_profile;
+    int64_t now = p->looked ? p->last : coro_now(p->clock);
+    p->looked = 0;
     p->sink->own[0] += now - p->last;
     p->last = now;
     if (p->values > 1) {
@@ -268,9 +273,10 @@ coro_profile_slice_ends(int64_t now)
     p->current->left_at = now;
     p->current = p->main;
     p->sink = p->main->root;
+    return now;
 }
 
-static inline void
+static __attribute__((noinline)) void
 coro_profile_wait(int begins)
 {
     coro_profile_state *p = &coro_profile;
@@ -307,7 +313,9 @@ coro_profile_begin(const coro_clock *clock, int values, size_t most_nodes, size_
     p->main = coro_profile_new_thread(0);
     p->others = coro_profile_new_thread(0);
     p->wait = coro_profile_new_node(NULL, &coro_profile_wait_key, 1, CORO_PROFILE_ROOT);
-    if (p->main == NULL || p->others == NULL || p->wait == NULL) {
+    p->places = calloc(CORO_PROFILE_FIRST_PLACES, sizeof(*p->places));
+    p->places_room = CORO_PROFILE_FIRST_PLACES;
+    if (p->main == NULL || p->others == NULL || p->wait == NULL || p->places == NULL) {
         return -1;
     }
     p->current = p->main;
@@ -339,6 +347,7 @@ coro_profile_finish(void)
         }
     }
     p->active = 0;
+    p->os_thread = NULL; /* whoever still tells something does so elsewhere */
 }
 
 /* Free everything. Objects are released last, because that may run finalisers. */
@@ -371,6 +380,7 @@ coro_profile_free(void)
     }
     free(p.threads);
     free(p.ended);
+    free(p.places);
     free(p.function_table);
     for (i = 0; i < p.functions_count; i++) {
         Py_XDECREF(p.functions[i].object);

@@ -1,147 +1,17 @@
 /* What the interpreter reports to the profiler: calls and returns.
 
    Events come from sys.monitoring (3.12 on) through objects with a vectorcall slot and nothing else, or from a profile
-   function as PyEval_SetProfile() takes it (3.11). Those of other OS threads are ignored. Every Python function that is
-   entered is left again; C functions may be left without a word when an exception goes through them, so leaving a Python
-   function also leaves the C functions above it. Cost: see _profile.h. */
+   function as PyEval_SetProfile() takes it (3.11). Those of other OS threads are ignored, and those of functions that
+   report themselves (_profile_primitives.h). What events mean is in _profile_calls.h. Cost: see _profile.h. */
 #ifndef CORO_PROFILE_EVENTS_H
 #define CORO_PROFILE_EVENTS_H
 
-#include "_profile.h"
+#include "_profile_places.h"
+#include "_profile_primitives.h"
 
 #if PY_VERSION_HEX < 0x030C0000
 #include <opcode.h>
 #endif
-
-/* ------------------------------------------------------------------------------------------ calls and returns */
-
-static inline void
-coro_profile_enter(const void *key, PyObject *object, int kind, int counts)
-{
-    coro_profile_state *p = &coro_profile;
-    coro_profile_thread *t = p->current;
-    coro_profile_node *n = t->node, *c = n->last;
-    coro_profile_charge(coro_now(p->clock));
-    if (t->skipped != 0) {
-        t->skipped += kind == CORO_PROFILE_PYTHON;
-        p->dropped++;
-        return;
-    }
-    if (c == NULL || c->key != key) {
-        c = coro_profile_find(n, key, object, kind);
-        if (c == NULL) {
-            t->skipped += kind == CORO_PROFILE_PYTHON;
-            p->dropped++;
-            p->sink = n;
-            return;
-        }
-    }
-    c->calls += counts;
-    t->node = c;
-    p->sink = c;
-}
-
-static inline void
-coro_profile_leave_python(const void *key)
-{
-    coro_profile_state *p = &coro_profile;
-    coro_profile_thread *t = p->current;
-    coro_profile_node *n = t->node;
-    coro_profile_charge(coro_now(p->clock));
-    if (t->skipped != 0) {
-        t->skipped--;
-        return;
-    }
-    while (n->key != key && n->parent != NULL) {
-        n = n->parent;
-    }
-    if (n->parent != NULL) {
-        n = n->parent;
-    }
-    else {
-        /* It was entered before its thread was watched; all that is left of it may be C functions it called. */
-        n = t->node;
-        while (n->kind == CORO_PROFILE_C) {
-            n = n->parent;
-        }
-    }
-    t->node = p->sink = n;
-}
-
-static inline void
-coro_profile_leave_c(const void *key)
-{
-    coro_profile_state *p = &coro_profile;
-    coro_profile_thread *t = p->current;
-    coro_profile_node *n = t->node;
-    coro_profile_charge(coro_now(p->clock));
-    if (t->skipped != 0) {
-        return;
-    }
-    while (n->kind == CORO_PROFILE_C && n->key != key) {
-        n = n->parent;
-    }
-    if (n->kind == CORO_PROFILE_C) {
-        t->node = n->parent;
-    }
-    p->sink = t->node;
-}
-
-/* The usual case of the three above, without a call of another function, which is what makes it quick: ticks only, read
-   from the processor's counter, in a thread all of whose calls have nodes, and the child entered is the one found last or
-   the one expected after it, the function left the innermost. 0: it is none of these, and nothing was done. */
-
-static inline int
-coro_profile_is_usual(const coro_profile_thread *t)
-{
-    const coro_profile_state *p = &coro_profile;
-    return !CORO_PROFILE_RARE(t->skipped != 0 || p->values > 1 || p->clock->mode != CORO_CLOCK_COUNTER);
-}
-
-static inline void
-coro_profile_charge_usual(void)
-{
-    coro_profile_state *p = &coro_profile;
-    int64_t now = (int64_t)coro_counter();
-    p->sink->own[0] += now - p->last;
-    p->last = now;
-}
-
-static inline int
-coro_profile_enter_usual(const void *key, int counts)
-{
-    coro_profile_state *p = &coro_profile;
-    coro_profile_thread *t = p->current;
-    coro_profile_node *n = t->node, *c = n->last;
-    if (CORO_PROFILE_RARE(c == NULL) || !coro_profile_is_usual(t)) {
-        return 0;
-    }
-    if (c->key != key) {
-        c = c->then;
-        if (c->key != key) {
-            return 0;
-        }
-        n->last = c;
-    }
-    coro_profile_charge_usual();
-    c->calls += counts;
-    t->node = p->sink = c;
-    return 1;
-}
-
-static inline int
-coro_profile_leave_usual(const void *key)
-{
-    coro_profile_state *p = &coro_profile;
-    coro_profile_thread *t = p->current;
-    coro_profile_node *n = t->node;
-    if (CORO_PROFILE_RARE(n->key != key) || !coro_profile_is_usual(t)) {
-        return 0;
-    }
-    coro_profile_charge_usual();
-    t->node = p->sink = n->parent;
-    return 1;
-}
 
 /* What stands for a callable that is no Python function, NULL for one that is: bound and unbound methods of C are known
    by their definition, which they share and which lives as long as the process. */
@@ -182,17 +52,11 @@ coro_profile_usual_key(PyObject *callable)
     return type == &PyMethodDescr_Type ? ((PyMethodDescrObject *)callable)->d_method : NULL;
 }
 
-static inline int
-coro_profile_elsewhere(void)
-{
-    return CORO_PROFILE_RARE(coro_profile_os_thread() != coro_profile.os_thread);
-}
-
 static __attribute__((noinline)) void
 coro_profile_c_call_unusual(PyObject *callable)
 {
     const void *key = coro_profile_key_of(callable);
-    if (key != NULL && !coro_profile_enter_usual(key, 1)) {
+    if (key != NULL && !coro_profile_is_primitive(key) && !coro_profile_enter_usual(key, 1)) {
         coro_profile_enter(key, callable, CORO_PROFILE_C, 1);
     }
 }
@@ -201,18 +65,8 @@ static __attribute__((noinline)) void
 coro_profile_c_leave_unusual(PyObject *callable)
 {
     const void *key = coro_profile_key_of(callable);
-    if (key != NULL && !coro_profile_leave_usual(key)) {
+    if (key != NULL && !coro_profile_is_primitive(key) && !coro_profile_leave_usual(key)) {
         coro_profile_leave_c(key);
-    }
-}
-
-static inline void
-coro_profile_tell_c_call(PyObject *callable)
-{
-    const void *key = coro_profile_usual_key(callable);
-    if (Py_TYPE(callable) != &PyFunction_Type && !coro_profile_elsewhere()
-        && (key == NULL || !coro_profile_enter_usual(key, 1))) {
-        coro_profile_c_call_unusual(callable);
     }
 }
 
@@ -275,17 +129,36 @@ coro_profile_py_leave(PyObject *self, PyObject *const *args, size_t count, PyObj
     return coro_profile_py_leave_unusual(args[0]);
 }
 
+static PyObject *coro_profile_disable; /* sys.monitoring.DISABLE, owned */
+
 static PyObject *
 coro_profile_c_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    coro_profile_tell_c_call(args[2]);
+    PyObject *callable = args[2];
+    PyTypeObject *type = Py_TYPE(callable);
+    const void *key;
+    if (coro_profile_elsewhere()) {
+        Py_RETURN_NONE;
+    }
+    key = coro_profile_usual_key(callable);
+    if (type == &PyFunction_Type || (key != NULL && coro_profile_is_primitive(key))
+        || (type == &PyMethod_Type && PyFunction_Check(PyMethod_GET_FUNCTION(callable)))) {
+        return Py_NewRef(coro_profile_place_is_quiet(args[0], args[1]) ? coro_profile_disable : Py_None);
+    }
+    coro_profile_place_is_needed(args[0], args[1]);
+    if (key == NULL || !coro_profile_enter_usual(key, 1)) {
+        coro_profile_c_call_unusual(callable);
+    }
     Py_RETURN_NONE;
 }
 
 static PyObject *
 coro_profile_c_leave(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    coro_profile_tell_c_leave(args[2]);
+    const void *key = coro_profile_usual_key(args[2]);
+    if (key == NULL || !coro_profile_is_primitive(key)) {
+        coro_profile_tell_c_leave(args[2]);
+    }
     Py_RETURN_NONE;
 }
 
@@ -315,6 +188,16 @@ coro_profile_callback_object(int i)
     if (PyType_Ready(&coro_profile_callback_type) < 0) {
         return NULL;
     }
+    if (coro_profile_disable == NULL) {
+        PyObject *monitoring = PySys_GetObject("monitoring");
+        coro_profile_disable = monitoring != NULL ? PyObject_GetAttrString(monitoring, "DISABLE") : NULL;
+        if (coro_profile_disable == NULL) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_RuntimeError, "expected sys.monitoring, but there is none");
+            }
+            return NULL;
+        }
+    }
     return Py_NewRef((PyObject *)&coro_profile_callbacks[i]);
 }
 
@@ -325,6 +208,23 @@ coro_profile_tracer(void)
 }
 
 #else
+
+static inline void
+coro_profile_tell_c_call(PyObject *callable)
+{
+    const void *key = coro_profile_usual_key(callable);
+    if (Py_TYPE(callable) == &PyFunction_Type || coro_profile_elsewhere()) {
+        return;
+    }
+    if (key != NULL && coro_profile_is_special(key, CORO_PROFILE_COUNTED)) {
+        coro_profile_count(key, callable);
+        return;
+    }
+    if (key == NULL || !coro_profile_enter_usual(key, 1)) {
+        coro_profile_c_call_unusual(callable);
+    }
+    coro_profile.looked = key != NULL && coro_profile_is_special(key, CORO_PROFILE_PARKS);
+}
 
 static __attribute__((noinline)) void
 coro_profile_tell_py_call(PyFrameObject *frame)
@@ -358,7 +258,13 @@ coro_profile_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *arg
         coro_profile_tell_c_call(arg);
     }
     else if (what == PyTrace_C_RETURN || what == PyTrace_C_EXCEPTION) {
-        coro_profile_tell_c_leave(arg);
+        const void *key = coro_profile_usual_key(arg);
+        if (key == NULL || !coro_profile_is_special(key, CORO_PROFILE_COUNTED)) {
+            if (!coro_profile_elsewhere()) {
+                coro_profile.looked = 0;
+            }
+            coro_profile_tell_c_leave(arg);
+        }
     }
     else if (!coro_profile_elsewhere()) {
         if (what == PyTrace_CALL) {

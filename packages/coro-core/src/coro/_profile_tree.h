@@ -19,6 +19,9 @@
 
 enum { CORO_PROFILE_RUSAGE = 16, CORO_PROFILE_LINEAR = 16 };
 
+/* How often a place calls what needs no event before it gets none, see _profile_places.h. */
+enum { CORO_PROFILE_OFTEN = 2000, CORO_PROFILE_FIRST_PLACES = 1024 };
+
 /* What a node's function is. */
 enum { CORO_PROFILE_ROOT = 0, CORO_PROFILE_PYTHON = 1, CORO_PROFILE_C = 2 };
 
@@ -57,6 +60,12 @@ typedef struct {
 } coro_profile_function;
 
 typedef struct {
+    const void *code; /* NULL: free */
+    int32_t offset;
+    int32_t calls;    /* of what needs no event, -1 when something else was called */
+} coro_profile_call_place;
+
+typedef struct {
     coro_profile_node *sink;
     coro_profile_thread *current;
     int64_t last;              /* tick up to which everything has been charged */
@@ -65,6 +74,7 @@ typedef struct {
     int values;                /* measured for each node */
     int active;
     int buried;                /* main has been busy with a thread that ended */
+    int looked;                /* `last` is good for the end of the slice: all that followed is that a thread parks */
     int64_t sampled_at, sample_every; /* getrusage(2) */
     int64_t sampled[CORO_PROFILE_RUSAGE];
     coro_profile_node *wait;
@@ -77,6 +87,8 @@ typedef struct {
     size_t functions_count, functions_room;
     uint32_t *function_table;
     size_t function_table_room;
+    coro_profile_call_place *places; /* where calls come from, open addressing */
+    size_t places_room, places_count;
     coro_profile_node *spare;  /* nodes of merged trees, linked by parent */
     size_t nodes, most_nodes;
     uint64_t dropped;          /* calls that got no node */
@@ -92,6 +104,13 @@ static inline size_t
 coro_profile_hash(const void *key)
 {
     return (size_t)(((uint64_t)(uintptr_t)key * 0x9E3779B97F4A7C15u) >> 32);
+}
+
+static inline size_t
+coro_profile_place_hash(const void *code, int64_t offset)
+{
+    uintptr_t a = (uintptr_t)code;
+    return (size_t)((a >> 5) + (a >> 13) + (uintptr_t)(offset >> 1));
 }
 
 /* ------------------------------------------------------------------------------------------ functions */

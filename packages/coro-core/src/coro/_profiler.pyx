@@ -2,8 +2,8 @@
 """The profiler's core: turns the accounting of _profile.h on and off, and hands its trees out as Python objects.
 
 The scheduler calls `told()` where a slice begins or ends and where main waits for the kernel; calls and returns come
-from sys.monitoring, or from 3.11's profile function, which the scheduler puts into every thread. There is one session
-per process, because the interpreter reports to one place.
+from sys.monitoring and from functions that report themselves, or from 3.11's profile function, which the scheduler puts
+into every thread. There is one session per process, because the interpreter reports to one place.
 
 Cost: nothing while off but a branch at each switch. On: see _profile.h; taking the trees out at the end is one tuple per
 node.
@@ -25,6 +25,10 @@ require_abi()
 cdef extern from "_profile_events.h":
     int CORO_PROFILE_RUSAGE
     int CORO_PROFILE_PYTHON
+    int CORO_PROFILE_OFTEN
+    int CORO_PROFILE_COUNTED
+    int CORO_PROFILE_PARKS
+    int CORO_PROFILE_TIMED
     ctypedef struct coro_profile_node:
         coro_profile_node *parent
         uint32_t function
@@ -65,7 +69,7 @@ cdef extern from "_profile_events.h":
     void coro_profile_finish()
     void coro_profile_free()
     void coro_profile_slice_begins(uint64_t, int64_t)
-    void coro_profile_slice_ends(int64_t)
+    int64_t coro_profile_slice_ends()
     void coro_profile_wait(int)
     void coro_profile_end_thread(uint64_t, PyObject *)
     coro_profile_thread *coro_profile_note_thread(uint64_t)
@@ -74,6 +78,8 @@ cdef extern from "_profile_events.h":
     void *coro_profile_os_thread()
     object coro_profile_callback_object(int)
     void *coro_profile_tracer()
+    void coro_profile_report_itself(object, int)
+    void coro_profile_report_no_more()
 
 cdef extern from "Python.h":
     bint PyMethod_Check(PyObject *)
@@ -96,22 +102,25 @@ cdef extern from *:
 # Values measured by the two kinds of sessions.
 TICKS = 1
 RUSAGE = 1 + CORO_PROFILE_RUSAGE
+# Calls of a place after which it gets no events if they need none.
+OFTEN = CORO_PROFILE_OFTEN
 
 cdef enum:
     DEAD = 2            # in coro.flags
 cdef int64_t started_at = 0
 
 
-cdef void told(int what, PyObject *thread, int64_t now) noexcept:
+cdef int64_t told(int what, PyObject *thread, int64_t now) noexcept:
     """From main, while a thread's interpreter state may still be in place: no Python object is made here."""
     if what == PROFILE_SLICE_BEGINS:
         coro_profile_slice_begins((<coro>thread).number, now)
     elif what == PROFILE_SLICE_ENDS:
-        coro_profile_slice_ends(now)
+        now = coro_profile_slice_ends()
         if (<coro>thread).flags & DEAD:
             coro_profile_end_thread((<coro>thread).number, <PyObject *>(<coro>thread).label)
     else:
         coro_profile_wait(what == PROFILE_WAIT_BEGINS)
+    return now
 
 
 cdef PyObject *name_of(PyObject *function) noexcept:
@@ -191,8 +200,15 @@ def adopt(thread, list codes, bint current):
         coro_profile.sink = t.node
 
 
-def switch_on():
-    """From here on the scheduler and, up to 3.11, the interpreter report."""
+def switch_on(tuple counted, tuple parking, tuple timed):
+    """From here on the scheduler, these functions of coro and, up to 3.11, the interpreter report. ``counted`` are
+    functions of which calls are counted only, ``parking`` those that park the caller and do nothing else."""
+    for function in counted:
+        coro_profile_report_itself(function, CORO_PROFILE_COUNTED)
+    for function in parking:
+        coro_profile_report_itself(function, CORO_PROFILE_PARKS)
+    for function in timed:
+        coro_profile_report_itself(function, CORO_PROFILE_TIMED)
     set_profiler(told, coro_profile_tracer())
 
 
@@ -204,6 +220,7 @@ def is_ours():
 def switch_off():
     """Nobody reports any more; the elapsed ticks. Events from elsewhere must have ended before."""
     set_profiler(NULL, NULL)
+    coro_profile_report_no_more()
     coro_profile_finish()
     return coro_profile.last - started_at
 
@@ -257,4 +274,5 @@ def take():
 def abandon():
     """Forget a session that could not begin."""
     set_profiler(NULL, NULL)
+    coro_profile_report_no_more()
     coro_profile_free()

@@ -50,15 +50,15 @@ cdef enum:
     THREAD_LOST = 1024  # in coro.flags: dead in this process because another one forked it
 
 
-# What the profiler is told, in main: who begins and ends a slice, and that the kernel is waited for. The tick is given with
-# a slice only, at its beginning that of the scheduler's last look.
+# What the profiler is told, in main: who begins and ends a slice, and that the kernel is waited for. The tick is given
+# when a slice begins, that of the scheduler's last look, and returned when one ends: it has perhaps just looked.
 cdef enum:
     PROFILE_SLICE_BEGINS = 0
     PROFILE_SLICE_ENDS = 1
     PROFILE_WAIT_BEGINS = 2
     PROFILE_WAIT_ENDS = 3
 
-ctypedef void (*profile_hook)(int what, PyObject *thread, int64_t now) noexcept
+ctypedef int64_t (*profile_hook)(int what, PyObject *thread, int64_t now) noexcept
 
 
 cdef struct coro_link:

@@ -1842,14 +1842,12 @@ cdef int run_slice(coro t, PyThreadState *ts) except -1:
     if coro_stack_run(ts, &t.stack) < 0:
         running = NULL
         if profiler != NULL:
-            profiler(PROFILE_SLICE_ENDS, <PyObject *>t, coro_now(ticker))
+            profiler(PROFILE_SLICE_ENDS, <PyObject *>t, 0)
         postpone(t)
         return 0
     running = NULL
     n_switches += 1
-    now = coro_now(ticker)
-    if profiler != NULL:
-        profiler(PROFILE_SLICE_ENDS, <PyObject *>t, now)
+    now = coro_now(ticker) if profiler == NULL else profiler(PROFILE_SLICE_ENDS, <PyObject *>t, 0)
     if now - slice_start > latency_limit:
         coro_enter_main(ts)
         report_latency(t, now - slice_start)

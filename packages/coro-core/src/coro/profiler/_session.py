@@ -1,8 +1,9 @@
 """A profiling session: takes the interpreter's hooks, tells the core what runs already, and gives the hooks back.
 
-From Python 3.12 on calls and returns come from ``sys.monitoring``, which is the whole process's; up to 3.11 from the
-interpreter's profile function, which the scheduler puts into every thread. Events of other OS threads are ignored. Cost
-of a start: about a microsecond for each frame of a thread that runs already; of a stop, a tuple for each path of calls.
+From Python 3.12 on calls and returns come from ``sys.monitoring``, which is the whole process's, and those of coro's
+own primitives from themselves; up to 3.11 from the interpreter's profile function, which the scheduler puts into every
+thread. Events of other OS threads are ignored. Cost of a start: about a microsecond for each frame of a thread that
+runs already; of a stop, a tuple for each path of calls.
 The core is loaded by the first session, because `import coro` should not have to.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-from coro import _scheduler, _ticks
+from coro import _conditions, _locks, _queues, _scheduler, _ticks
 from coro.profiler._accounts import settle
 from coro.profiler._benches import USAGE, bench, rusage_bench
 from coro.profiler._file import FunctionPlace, Profile, ThreadProfile
@@ -29,6 +30,29 @@ MOST_NODES = 1_000_000
 MOST_ENDED = 1_000
 #: Seconds after which a call or return has the process's usage asked for, too.
 SAMPLE_EVERY = 20e-6
+
+#: What a program calls about as often as it switches, and therefore reports itself from Python 3.12 on: what takes less
+#: time than to look at the clock, and is only counted; what parks the caller and does nothing else; the others. On 3.11
+#: the first two save looks at the clock.
+COUNTED = (_scheduler.schedule, _scheduler.coro.schedule)
+PARKING = (_scheduler._yield, _scheduler.coro._yield, _scheduler.yield_slice)
+TIMED = (
+    _scheduler.sleep_relative,
+    _conditions.condition_variable.wait,
+    _conditions.condition_variable.wake_one,
+    _conditions.event.wait,
+    _conditions.event.set,
+    _locks.mutex.lock,
+    _locks.mutex.unlock,
+    _locks.semaphore.acquire,
+    _locks.semaphore.release,
+    _queues.fifo.push,
+    _queues.fifo.pop,
+    _queues.channel.put,
+    _queues.channel.send,
+    _queues.channel.get,
+    _queues.channel.receive,
+)
 
 _the_profiler: Profiler | None = None
 
@@ -98,6 +122,8 @@ class _Monitoring:
 
     def open(self, parked: set[CodeType]) -> None:
         self.monitoring.set_events(self.tool, self.events)
+        # Places where an earlier session needed no events are still known as such otherwise.
+        self.monitoring.restart_events()
         self._refresh(parked)
 
     def shut(self, parked: set[CodeType]) -> None:
@@ -176,7 +202,7 @@ class Profiler:
             _the_profiler = self
             own = running if isinstance(running, _scheduler.coro) else None
             _profiler.adopt(own, _path(sys._getframe()), True)
-            _profiler.switch_on()
+            _profiler.switch_on(COUNTED, PARKING, TIMED)
             self._hooks.open(parked)
         except BaseException:
             _the_profiler = None
