@@ -465,7 +465,7 @@ def test_an_exception_in_a_frame_that_was_parked_when_tracing_began():
         [].pop() if coro._yield() else None
 
     def inside():
-        threads = [coro.spawn(parked) for _ in range(100)]  # more than there are slots
+        threads = [coro.spawn(parked) for _ in range(200)]  # more than there are slots
         coro.yield_slice()
         sys.settrace(lambda *args: None)
         for thread in threads:
@@ -477,7 +477,7 @@ def test_an_exception_in_a_frame_that_was_parked_when_tracing_began():
         coro.yield_slice()
 
     coro.run(inside)
-    assert seen == ["caught"] * 100
+    assert seen == ["caught"] * 200
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")

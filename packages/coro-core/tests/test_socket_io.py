@@ -18,7 +18,7 @@ import tty
 
 import pytest
 from sockets_support import listener, os_thread, tcp_and_standard, tcp_pair
-from support import in_loop, on_kqueue
+from support import in_loop, ok, on_kqueue
 
 import coro
 from coro import oserrors
@@ -1096,6 +1096,118 @@ def test_selfishness(maximum):
     assert len(runs) >= 100 // (maximum + 1)
     a.close()
     b.close()
+
+
+# -- waiting
+
+RECEIVING = {
+    "recv": lambda s: s.recv(100),
+    "read": lambda s: s.read(100),
+    "recv_exact": lambda s: s.recv_exact(5),
+    "readv": lambda s: b"".join(s.readv([2, 3])),
+    "recv_into": lambda s: _into(s.recv_into),
+    "recvfrom": lambda s: s.recvfrom(100)[0],
+    "recvmsg": lambda s: s.recvmsg(100)[0],
+}
+
+
+def _into(receive):
+    buffer = bytearray(100)
+    return bytes(buffer[: receive(buffer)])
+
+
+@pytest.mark.parametrize("call", RECEIVING)
+@in_loop
+def test_a_reader_that_is_woken_for_nothing_goes_on_waiting(call):
+    a, b = coro.socketpair()
+    t = coro.spawn(RECEIVING[call], a)
+    coro.yield_slice()
+    for _ in range(3):
+        t.schedule("nothing")
+        coro.yield_slice()
+        assert t.waiting_for == ("read", a.fd)
+        with pytest.raises(coro.SimultaneousError):
+            a.recv(1)
+    b.send(b"hello")
+    t.join()
+    assert t.result == b"hello"
+    a.close()
+    b.close()
+
+
+@pytest.mark.parametrize("call", RECEIVING)
+@in_loop
+def test_a_reader_whose_socket_is_closed_between_its_wake_up_and_its_turn(call):
+    a, b = coro.socketpair()
+    t = coro.spawn(RECEIVING[call], a)
+    coro.yield_slice()
+    t.schedule()
+    a.close()
+    t.join()
+    assert isinstance(t.exception, coro.ClosedError)
+    b.close()
+
+
+@in_loop
+def test_recv_into_holds_its_buffer_only_while_it_waits():
+    a, b = coro.socketpair()
+    buffer = bytearray(5)
+
+    def wait(end):
+        t = coro.spawn(a.recv_into, buffer)
+        coro.yield_slice()
+        with pytest.raises(BufferError):
+            buffer.append(1)
+        end(t)
+        t.join()
+        buffer.append(1)
+        del buffer[5:]
+        return t
+
+    assert wait(lambda t: b.send(b"hello")).result == 5
+    assert buffer == b"hello"
+    assert isinstance(wait(lambda t: t.shutdown()).exception, coro.Shutdown)
+    with pytest.raises(ValueError, match="cannot receive 6 bytes"):
+        a.recv_into(buffer, 6)
+    with pytest.raises(oserrors.EAGAIN):
+        a.recv_into(buffer, 0, socket.MSG_DONTWAIT)
+    assert isinstance(wait(lambda t: a.close()).exception, coro.ClosedError)
+    with pytest.raises(coro.ClosedError):
+        a.recv_into(buffer)
+    buffer.append(1)
+    b.close()
+
+
+def test_what_a_waiting_thread_leaves_on_the_stack():
+    """Little more than one that waits in _yield(), which is the interpreter's share: it is copied at every switch
+    between threads of one slot."""
+    lines = ok("""
+        import coro
+
+        coro.set_stack_slots(1)
+
+        def main():
+            one, other = coro.socketpair()
+            listener = coro.tcp_sock()
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            calls = {
+                "yield": lambda: coro._yield(),
+                "recv": lambda: one.recv(65536),
+                "send": lambda: one.send(b"x" * 5_000_000),
+                "accept": lambda: listener.accept(),
+            }
+            threads = {name: coro.spawn(call) for name, call in calls.items()}
+            coro.yield_slice()
+            sizes = {name: thread.stack_size[0] for name, thread in threads.items()}
+            for name, size in sizes.items():
+                print(name, threads[name].waiting_for[0], 0 < size < 1.4 * sizes["yield"])
+            for t in threads.values():
+                t.shutdown()
+
+        coro.run(main)
+    """)
+    assert lines == ["yield yield True", "recv read True", "send write True", "accept read True"]
 
 
 @in_loop

@@ -126,6 +126,47 @@ def test_threads_that_have_a_slot_each_are_never_copied():
         assert coro.statistics().evacuations == before
 
 
+@pytest.mark.parametrize(("slots", "shared"), [(40, 40), (100, 64), (200, 100)])
+def test_threads_beyond_the_slots_share_a_part_of_them(slots, shared):
+    lines = ok(PARKED.format(slots=slots) + f"""
+def main():
+    threads = [coro.spawn(parked, 0, n) for n in range({slots} + 10 * {shared} - 1)]
+    coro.yield_slice()
+    owners = _scheduler._slot_owners()
+    print(set(owners[:{shared}]), set(owners[{shared}:]))
+    for t in threads:
+        t.schedule()
+    coro.yield_slice()
+
+coro.run(main)
+print(set(woken), any(_scheduler._slot_owners()))
+""")
+    assert lines == [f"{{11}} {'set()' if slots == shared else '{1}'}", "{None} False"]
+
+
+def test_a_slot_that_was_emptied_is_the_next_to_be_used():
+    lines = ok(PARKED.format(slots=8) + """
+def main():
+    threads = [coro.spawn(parked, 0, n) for n in range(5)]
+    coro.yield_slice()
+    print(_scheduler._slot_owners())
+    for number in (1, 3):
+        threads[number].schedule()
+    coro.yield_slice()
+    print(_scheduler._slot_owners())
+    threads += [coro.spawn(parked, 0, n) for n in range(3)]
+    coro.yield_slice()
+    print(_scheduler._slot_owners())
+    for t in threads:
+        if not t.dead:
+            t.schedule()
+    coro.yield_slice()
+
+coro.run(main)
+""")
+    assert lines == ["[1, 1, 1, 1, 1, 1, 0, 0]", "[1, 1, 0, 1, 0, 1, 0, 0]", "[1, 1, 1, 1, 1, 1, 1, 0]"]
+
+
 def test_a_large_slice_keeps_its_slot_to_itself():
     lines = ok(PARKED.format(slots=2) + """
 def main():

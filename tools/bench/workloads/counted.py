@@ -39,7 +39,7 @@ def switch(count: int) -> None:
 
 
 def evacuated(count: int) -> None:
-    ring(100, count)
+    ring(1000, count)
 
 
 def echo(count: int) -> None:

@@ -4,8 +4,11 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 
-from coro._scheduler cimport Poller, TimerTarget, coro
+from coro._scheduler cimport (
+    Poller, TimerTarget, WAIT_READ, WAIT_WRITE, begin_io, coro, deliver as raise_interruption, end_io,
+)
 
 
 cdef enum:
@@ -108,7 +111,6 @@ cdef class FdPoller(Poller):
     cdef int disown(self, int fd, object closer) except -1
     cdef int wait_read(self, fd_state *s, int fd) except -1
     cdef int wait_write(self, fd_state *s, int fd) except -1
-    cdef int wait_quick(self, coro me, fd_state *s, int fd, uint32_t ready) noexcept
     # The same without trusting the remembered readiness: the kernel is asked anew (explicit wait_for_read()).
     cdef int wait_read_fresh(self, fd_state *s, int fd) except -1
     cdef int wait_write_fresh(self, fd_state *s, int fd) except -1
@@ -143,6 +145,8 @@ cdef class FdPoller(Poller):
 
 
 cdef FdPoller fd_poller()
+cdef int begin_unusual_wait(coro me, fd_state *s, int fd, uint32_t ready) except -1
+cdef int end_unusual_wait(coro me, fd_state *s, uint32_t ready, uint32_t epoch) except -1
 cdef fd_state *fd_lookup(int fd) noexcept nogil               # NULL when never seen
 cdef int fd_each(int fd) noexcept nogil                       # the next number >= fd that has a record, or -1
 cdef uint32_t fd_wanted(fd_state *s) noexcept                 # FD_*_READY bits somebody waits for
@@ -174,3 +178,30 @@ cdef inline uint32_t ready_bit(int filter) noexcept:
 
 cdef inline int filter_of(uint32_t ready) noexcept:
     return F_READ if ready == FD_READ_READY else F_WRITE if ready == FD_WRITE_READY else F_EXCEPT
+
+
+# Waiting with little on the stack: what a parked thread leaves there is copied whenever two threads share a slot, so what
+# stands before the wait and after it has returned by then.
+
+# Before a wait of the owner of a descriptor.  0: ready already; 1: stands in the slot, so _scheduler.park(me), then
+# end_wait(); 2: not for this road, call wait_read() or wait_write().
+cdef inline int begin_wait(coro me, fd_state *s, int fd, uint32_t ready) except -1:
+    cdef PyObject **slot = &s.reader if ready == FD_READ_READY else &s.writer
+    if (s.flags & (FD_OWNED | FD_REGISTERED | FD_UNPOLLABLE | ready)) != (FD_OWNED | FD_REGISTERED) \
+            or slot[0] != NULL or me.attention or ready == FD_WRITE_READY and not s.armed & FD_WRITE_READY:
+        return begin_unusual_wait(me, s, fd, ready)
+    Py_INCREF(me)
+    slot[0] = <PyObject *>me
+    begin_io(me, WAIT_READ if ready == FD_READ_READY else WAIT_WRITE, fd)
+    return 1
+
+
+# After it; `epoch` is the record's at begin_wait().  Raises what interrupted the wait, or ClosedError.
+cdef inline int end_wait(coro me, fd_state *s, uint32_t ready, uint32_t epoch) except -1:
+    if s.flags & FD_LINGERS or s.epoch != epoch \
+            or (s.reader if ready == FD_READ_READY else s.writer) == <PyObject *>me:
+        return end_unusual_wait(me, s, ready, epoch)
+    if end_io(me):
+        return raise_interruption(me)
+    s.flags &= ~ready
+    return 0

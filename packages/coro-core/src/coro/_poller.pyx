@@ -38,8 +38,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 
 from coro._scheduler cimport (
-    Poller, WAIT_READ, WAIT_WRITE, coro, count_io, is_daemon, poller, running_thread, slice as give_way,
-    park_io, suspend_fd, wake, wake_error,
+    Poller, WAIT_READ, WAIT_WRITE, begin_io, coro, count_io, deliver as raise_interruption, end_io, is_daemon, poller,
+    running_thread, slice as give_way, suspend_fd, wake, wake_error,
 )
 
 from coro import oserrors
@@ -307,38 +307,6 @@ cdef class FdPoller(Poller):
         self.wait_on(me, s, fd, FD_WRITE_READY, False)
         return 0
 
-    # The straight way of an owned, registered descriptor. 0: ready; 1: not applicable, take wait_read(); 2: interrupted, call
-    # deliver(me); 3: closed. Raises nothing itself, so that the caller needs no clean-up section on its stack.
-    cdef int wait_quick(self, coro me, fd_state *s, int fd, uint32_t ready) noexcept:
-        cdef PyObject **slot = &s.reader if ready == FD_READ_READY else &s.writer
-        cdef uint32_t epoch = s.epoch
-        cdef bint interrupted
-        if s.flags & ready:
-            s.flags &= ~ready
-            return 0
-        if (s.flags & (FD_OWNED | FD_REGISTERED | FD_UNPOLLABLE)) != (FD_OWNED | FD_REGISTERED) or slot[0] != NULL \
-                or me.attention:
-            if s.flags & FD_LINGERED:
-                self.judge(s, (s.flags & FD_LINGERS) != 0)
-            if not s.flags & FD_LINGERS:
-                return 1
-            if s.flags & (FD_REGISTERED | FD_UNPOLLABLE) or slot[0] != NULL or me.attention or not self.linger(fd):
-                s.flags &= ~<uint32_t>FD_LINGERS
-                return 1
-        Py_INCREF(me)
-        slot[0] = <PyObject *>me
-        interrupted = park_io(me, WAIT_READ if ready == FD_READ_READY else WAIT_WRITE, fd)
-        if s.epoch == epoch:
-            s.flags &= ~<uint32_t>FD_LINGERS
-        if slot[0] == <PyObject *>me:
-            slot[0] = NULL
-            Py_DECREF(me)
-        elif not interrupted and s.epoch == epoch:
-            s.flags &= ~ready
-        if interrupted:
-            return 2
-        return 3 if s.epoch != epoch else 0
-
     # A wait without the kernel, for a descriptor that is not registered and has just been read empty while other threads
     # are ready to run: what comes next may well be there when they have had their turn, above all the end of a short
     # connection, and then two epoll_ctl(2) calls are saved (to register, and to unregister before closing). Where it is
@@ -583,6 +551,63 @@ cdef class FdPoller(Poller):
         return {"polls": self.n_polls, "blocking_polls": self.n_blocking, "events": self.n_events,
                 "stale_events": self.n_stale, "wakes": self.n_wakes, "changes": self.n_changes,
                 "interrupts": self.n_interrupts, "handlers": self.n_handlers}
+
+
+# begin_wait() where more is to be done than to stand in the slot.
+cdef int begin_unusual_wait(coro me, fd_state *s, int fd, uint32_t ready) except -1:
+    cdef PyObject **slot = slot_of(s, ready)
+    cdef FdPoller p
+    cdef bint lingers = False
+    cdef int refused = -1
+    if s.flags & ready:
+        s.flags &= ~ready
+        return 0
+    p = fd_poller()
+    if ready == FD_READ_READY:
+        lingers = (s.flags & FD_LINGERS) != 0
+        s.flags &= ~<uint32_t>FD_LINGERS
+        if s.flags & FD_LINGERED:
+            p.judge(s, lingers)
+    if slot[0] != NULL or me.attention or (s.flags & (FD_OWNED | FD_UNPOLLABLE)) != FD_OWNED:
+        return 2
+    if s.flags & FD_REGISTERED and ready == FD_WRITE_READY:
+        p.arm_writing(fd, s)
+    Py_INCREF(me)
+    slot[0] = <PyObject *>me
+    if s.flags & FD_REGISTERED:
+        pass
+    elif lingers and p.linger(fd):
+        s.flags |= FD_LINGERS
+    else:
+        try:
+            refused = p.arm(fd, s, <PyObject *>me, False)
+        finally:
+            if refused and slot[0] == <PyObject *>me:
+                slot[0] = NULL
+                Py_DECREF(me)
+        if refused:
+            s.flags |= FD_UNPOLLABLE
+            return 2
+    begin_io(me, WAIT_READ if ready == FD_READ_READY else WAIT_WRITE, fd)
+    return 1
+
+
+# end_wait() where nobody took the thread out of the slot, the number has changed hands, or it lingered.
+cdef int end_unusual_wait(coro me, fd_state *s, uint32_t ready, uint32_t epoch) except -1:
+    cdef PyObject **slot = slot_of(s, ready)
+    cdef bint raises = end_io(me), closed = s.epoch != epoch
+    if ready == FD_READ_READY and not closed:
+        s.flags &= ~<uint32_t>FD_LINGERS
+    if slot[0] == <PyObject *>me:
+        slot[0] = NULL
+        Py_DECREF(me)
+    elif not raises and not closed:
+        s.flags &= ~ready
+    if raises:
+        raise_interruption(me)
+    if closed:
+        raise ClosedError()
+    return 0
 
 
 cdef int drop_slot(PyObject **slot) noexcept:

@@ -113,13 +113,17 @@ cdef coro running_thread()
 cdef object whoever()
 cdef object suspend(coro me, int kind, object what)
 cdef object suspend_fd(coro me, int kind, int fd)
-cdef bint wake(coro t, object value)
-cdef bint wake_error(coro t, object exc)
-cdef bint park_io(coro me, int kind, int fd) noexcept
+cdef bint wake(coro t, object value) noexcept
+cdef bint wake_error(coro t, object exc) noexcept
+cdef void park(coro me) noexcept
+cdef void begin_io(coro me, int kind, int fd) noexcept
+cdef bint end_io(coro me) noexcept
 cdef int deliver(coro me) except -1
 cdef int slice(coro me) except -1
+cdef int begin_slice(coro me) except -1
+cdef int end_slice(coro me) except -1
 cdef int selfish(coro me) noexcept
-cdef bint is_daemon(coro t)
+cdef bint is_daemon(coro t) noexcept
 cdef bint others_run() noexcept
 cdef bint is_foreign() noexcept
 cdef void count_io(int delta) noexcept

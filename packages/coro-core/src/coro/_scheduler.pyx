@@ -222,7 +222,7 @@ cdef enum:
     SMALLEST_COMPRESSED = 128
     LOCALS_ROUNDS = 4       # what POSIX has at least for pthread_key_create(3)'s destructors
 
-cdef int DEFAULT_SLOTS = 64 if sizeof(void *) > 4 else 16
+cdef int DEFAULT_SLOTS = 128 if sizeof(void *) > 4 else 16
 cdef size_t DEFAULT_SLOT_SIZE = (4 if sizeof(void *) > 4 else 1) * 1024 * 1024
 
 cdef coro_clock *ticker = clock()
@@ -735,7 +735,7 @@ cdef inline void enqueue(coro t) noexcept:
     list_append(&ready, &t.link)
 
 
-cdef bint wake(coro t, object value):
+cdef bint wake(coro t, object value) noexcept:
     if t.flags & (SCHEDULED | DEAD | REFUSED) or running == <PyObject *>t or not t.flags & STARTED:
         return False
     t.wake_value = value
@@ -744,7 +744,7 @@ cdef bint wake(coro t, object value):
     return True
 
 
-cdef bint wake_error(coro t, object exc):
+cdef bint wake_error(coro t, object exc) noexcept:
     if not wake(t, exc):
         return False
     t.flags |= WAKE_ERROR
@@ -856,17 +856,28 @@ cdef object suspend_fd(coro me, int kind, int fd):
     return value
 
 
-cdef bint park_io(coro me, int kind, int fd) noexcept:
-    """suspend_fd() for a wait that cleans up by itself: parks (the caller has seen that nothing is to be attended to)
-    and counts the thread as waiting for I/O meanwhile. True: call deliver(me), which raises."""
+# A wait in three steps, for whoever wants little on the stack that a parked thread leaves behind: what stands before it
+# and after it has returned when the thread is parked.
+
+cdef void park(coro me) noexcept:
+    """Suspend the running thread. begin_io() or begin_slice() has gone before; end_io() or end_slice() follows, which is
+    told apart by `kind`."""
+    coro_stack_park(&me.stack)
+
+
+cdef void begin_io(coro me, int kind, int fd) noexcept:
+    """The thread is about to wait for a descriptor; the caller has seen that nothing is to be attended to."""
     global n_io_counted
-    cdef int counted = (me.flags & DAEMON) == 0
     me.kind = kind
     me.ident = fd
     me.selfish_left = me.selfish_most
-    n_io_counted += counted
-    coro_stack_park(&me.stack)
-    n_io_counted -= counted
+    n_io_counted += (me.flags & DAEMON) == 0
+
+
+cdef bint end_io(coro me) noexcept:
+    """True: call deliver(me), which raises."""
+    global n_io_counted
+    n_io_counted -= (me.flags & DAEMON) == 0
     if me.flags & (DELIVER | WAKE_ERROR):
         return True
     if me.wake_value is not None:
@@ -879,19 +890,29 @@ cdef int deliver(coro me) except -1:
     return 0
 
 
-cdef int slice(coro me) except -1:
+cdef int begin_slice(coro me) except -1:
+    """The thread is about to let every other one run."""
     if me.attention:
         attend(me)
     if not me.flags & (SCHEDULED | REFUSED):
         me.flags |= IN_SLICE
         list_append(&slicers, &me.link)
     me.kind = WAIT_SLICE
-    coro_stack_park(&me.stack)
+    return 0
+
+
+cdef int end_slice(coro me) except -1:
     if me.flags & (DELIVER | WAKE_ERROR):
         resumed(me)
     else:
         me.wake_value = None
     return 0
+
+
+cdef int slice(coro me) except -1:
+    begin_slice(me)
+    coro_stack_park(&me.stack)
+    return end_slice(me)
 
 
 cdef int selfish(coro me) noexcept:
@@ -913,7 +934,7 @@ cdef bint is_foreign() noexcept:
     return loop_ts != NULL and coro_os_thread() != loop_os_thread
 
 
-cdef bint is_daemon(coro t):
+cdef bint is_daemon(coro t) noexcept:
     return (t.flags & DAEMON) != 0
 
 
@@ -1951,6 +1972,7 @@ cdef int take_posts() except -1:
     global n_posts
     while n_posts:
         kind, function, args, context = posts.popleft()
+        n_posts -= 1
         if kind == 0:
             function(*args)
         elif ending == NOT_ENDING:
@@ -1970,7 +1992,6 @@ cdef int drain(PyThreadState *ts) except -1:
     slice_start = coro_now(ticker)
     until = slice_start + drain_budget if order_state == 0 else 2 * CORO_TICKS_FOREVER
     while True:
-        n_posts -= 1
         if list_empty(&batch):
             if list_empty(&ready):
                 coro_enter_main(ts)
@@ -2096,6 +2117,7 @@ def _loop(double longest, thread=None):
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
     global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
     global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace, trim_at, trim_every, main_told
+    global n_posts
     cdef PyThreadState *ts = PyThreadState_Get()
     cdef int64_t longest_ns = CORO_TICKS_FOREVER if longest > 4e9 else <int64_t>(longest * 1e9)
     cdef int64_t wait
@@ -2115,7 +2137,6 @@ def _loop(double longest, thread=None):
     trim_every = coro_from_seconds(ticker, 1.0)  # a system call for each slot that ran: not at every pass
     trim_at = 0
     latency_limit = coro_from_seconds(ticker, 0.2 * latency_factor) if latency_factor else CORO_TICKS_FOREVER
-    global n_posts
     loop_ts = ts
     loop_os_thread = coro_os_thread()
     coro_watchdog_enter(ts)
@@ -2209,6 +2230,7 @@ def _loop(double longest, thread=None):
             main_thread = NULL
             posts_state = 2
             posts.clear()
+            n_posts = 0
             exit_wanted = False
             ending = NOT_ENDING
             p = the_poller
@@ -2228,7 +2250,6 @@ cdef uint64_t next_random() noexcept:
     order_state ^= order_state << 25
     order_state ^= order_state >> 27
     return (order_state * <uint64_t>2685821657736338717) >> 32
-            n_posts = 0
 
 
 cdef void mix_batch() noexcept:
@@ -2441,6 +2462,7 @@ def post(function, /, *args):
     Posted functions start in the order posted. Before the first loop they are kept for it. TypeError when the function
     cannot be called; LoopError after the loop has ended, in a forked child without a loop, or when 65536 calls wait
     already."""
+    global n_posts
     if not callable(function):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
     if posts_state == 2 or ending != NOT_ENDING:
@@ -2452,6 +2474,7 @@ def post(function, /, *args):
         context = <object>PyContext_CopyCurrent()
         Py_DECREF(context)
     posts.append((1, function, args, context))
+    n_posts += 1
     cdef Poller p = the_poller
     if p is not None:
         p.interrupt()
@@ -2464,6 +2487,7 @@ def _post_internal(function, /, *args):
     if posts_state != 1:
         return False
     posts.append((0, function, args, None))
+    n_posts += 1
     cdef Poller p = the_poller
     if p is not None:
         p.interrupt()
@@ -2472,7 +2496,6 @@ def _post_internal(function, /, *args):
 
 def _wake(thread, value=None):
     return wake(<coro?>thread, value)
-    n_posts += 1
 
 
 def _wake_error(thread, exc):
@@ -2481,11 +2504,9 @@ def _wake_error(thread, exc):
 
 def _running_thread():
     """The running thread; raises what a blocking operation would raise here."""
-    global n_posts
     return running_thread()
 
 
-    n_posts += 1
 def _suspend(what, kind=WAIT_OBJECT):
     return suspend(running_thread(), kind, what)
 
@@ -2527,6 +2548,7 @@ def _after_fork_in_child():
     thread; otherwise there is no loop, but may be started. Without a loop nothing ran that could be lost: threads
     that were spawned for a loop to come are there in both processes."""
     global loop_ts, loop_os_thread, main_thread, running, posts_state, the_poller, ending, exit_wanted, n_io_counted
+    global n_posts
     global n_switches, n_spawned, n_passes, n_polls, n_timers_fired, n_bounded, successor, slots_ready, refused
     global deadlock_reported, main_told
     n_switches = n_spawned = n_passes = n_polls = n_timers_fired = n_bounded = 0
@@ -2536,6 +2558,7 @@ def _after_fork_in_child():
     if loop_ts == NULL:
         return False
     posts.clear()
+    n_posts = 0
     n_io_counted = 0
     deadlock_reported = False
     successor = None
@@ -2546,7 +2569,6 @@ def _after_fork_in_child():
         running = NULL
         posts_state = 2
         the_poller = None
-    global n_posts
         ending = NOT_ENDING
         exit_wanted = False
         refused = []
@@ -2556,7 +2578,6 @@ def _after_fork_in_child():
         coro_slots_abandon()
         slots_ready = False
         coro_forget_main()
-    n_posts = 0
     else:
         lose_all_but_running()
         if main_thread != NULL and main_thread != running:

@@ -38,12 +38,13 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
 from coro._poller cimport (
-    FD_LINGERS, FD_NO_SHORTCUT, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, fd_poller, fd_state,
+    FD_LINGERS, FD_NO_SHORTCUT, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, begin_wait, end_wait,
+    fd_poller, fd_state,
 )
 from coro._posix cimport *
 from coro._scheduler cimport (
-    THREAD_LOST, WAIT_OBJECT, coro, deliver, is_foreign, others_run, running_thread, selfish, slice, suspend, wake,
-    wake_error, whoever,
+    THREAD_LOST, WAIT_OBJECT, WAIT_READ, WAIT_SLICE, begin_slice, coro, end_slice, is_foreign, others_run, park,
+    running_thread, selfish, slice, suspend, wake, wake_error, whoever,
 )
 
 import operator
@@ -90,6 +91,12 @@ cdef enum:
     IOVECS = 64             # pieces per gathering call
     JOIN = 16384            # pieces smaller than this in total are joined: a copy is cheaper than the vectors
     BACKLOG = 4096
+
+    MUST_WAIT = -2          # in place of a number of bytes: park now
+    SEND_TRY = 0            # how send_rest() begins: with an attempt, after one that would have blocked, after a wait
+    SEND_BLOCKED = 1
+    SEND_RESUMED = 2
+    SEND_PAUSE = 3          # by letting others run
 
 cdef char scratch[SCRATCH]
 cdef iovec vectors[IOVECS]
@@ -166,6 +173,19 @@ cdef Py_ssize_t _room(Py_ssize_t nbytes, Py_ssize_t size) except -1:
         raise ValueError(f"cannot receive {nbytes} bytes into a buffer of {size}: "
                          "ask for less or pass a larger one")
     return nbytes or size
+
+
+cdef Py_ssize_t _hold(object buffer, Py_buffer *view, Py_ssize_t nbytes) except -1:
+    """Fill in `view`, which is to be released; returns how many bytes to receive into it."""
+    cdef bint fits = False
+    PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE)
+    try:
+        nbytes = _room(nbytes, view.len)
+        fits = True
+    finally:
+        if not fits:
+            PyBuffer_Release(view)
+    return nbytes
 
 
 cdef int _tell_sent(object exc, Py_ssize_t n) except -1:

@@ -5,6 +5,10 @@
 # proved that nothing is left, or lets others run when the thread was selfish for too long; then the system
 # call is tried until it does not say "would block".  The *_try functions make one attempt; they never switch,
 # so they may use the static buffer and structures on the C stack.
+#
+# What is on the C stack while a thread waits is copied whenever two threads share a slot, so none of these functions
+# waits itself.  They say "park now" (True, or None or MUST_WAIT in place of a result), and the method that Python
+# called does: its frame and the interpreter's are all there is.  resume_read() is what follows.
 
 
 cdef class _receiver(_descriptor):
@@ -18,49 +22,50 @@ cdef class _receiver(_descriptor):
         from coro._poller import kevent_key
         raise SimultaneousError(me, self.reader, kevent_key(EVFILT.READ, self.fd))
 
-    cdef inline int enter_read(self, coro me, int flags) except -1:
-        """What stands before the first attempt of each receiving call: may wait or let others run."""
+    cdef inline bint enter_read(self, coro me, int flags) except -1:
+        """What stands before the first attempt of each receiving call.  True: park now."""
         if self.fd < 0 or self.bits & B_FILE:
             self.check()
         if self.reader is not None:
             self.reader_busy(me)
         if not flags & (MSG_DONTWAIT | MSG_OOB | MSG_ERRQUEUE):
             if self.back is None:
-                self.before_attempt(me)
-            elif selfish(me):
-                self.pause_read(me)
-        return 0
+                return self.before_attempt(me)
+            if selfish(me):
+                return self.begin_read_pause(me)
+        return False
 
-    cdef inline int before_attempt(self, coro me) except -1:
-        """Wait at once where the last short read proved that nothing is there; else count one selfish act."""
+    cdef inline bint before_attempt(self, coro me) except -1:
+        """Wait at once where the last short read proved that nothing is there; else count one selfish act.  True: park
+        now."""
         if self.bits & B_DRAINED and not self.st.flags & (FD_READ_READY | FD_NO_SHORTCUT):
             if not self.st.flags & FD_REGISTERED and others_run():
                 self.st.flags |= FD_LINGERS
-            self.wait_readable(me)
-        elif selfish(me):
-            self.pause_read(me)
-        return 0
+            return self.begin_read_wait(me)
+        if selfish(me):
+            return self.begin_read_pause(me)
+        return False
 
     cdef bint nothing_to_do(self) except -1:
         """May a call for no bytes return at once?  (On a datagram socket it consumes a datagram.)"""
         self.check()
         return self.bits & B_STREAM or not self.bits & B_SOCKET
 
-    cdef int wait_readable(self, coro me) except -1:
+    cdef bint begin_read_wait(self, coro me) except -1:
+        """True: park now.  False: try again."""
         cdef int r
         self.bits &= ~<unsigned int>B_DRAINED
-        self.reader = me
-        r = fd_poller().wait_quick(me, self.st, self.fd, FD_READ_READY)
+        r = begin_wait(me, self.st, self.fd, FD_READ_READY)
         if r == 1:
-            return self.wait_readable_at_length(me)
-        self.reader = None
+            self.reader = me
+            self.read_epoch = self.st.epoch
+            return True
         if r == 2:
-            deliver(me)
-        if self.fd < 0 or r == 3:
-            raise ClosedError()
-        return 0
+            self.wait_readable_at_length(me)
+        return False
 
     cdef int wait_readable_at_length(self, coro me) except -1:
+        self.reader = me
         try:
             fd_poller().wait_read(self.st, self.fd)
         finally:
@@ -69,22 +74,32 @@ cdef class _receiver(_descriptor):
             raise ClosedError()
         return 0
 
-    cdef int pause_read(self, coro me) except -1:
+    cdef bint begin_read_pause(self, coro me) except -1:
+        begin_slice(me)
         self.reader = me
-        try:
-            slice(me)
-        finally:
-            self.reader = None
+        return True
+
+    cdef int resume_read(self, coro me) except -1:
+        """What stands behind park()."""
+        self.reader = None
+        if me.kind == WAIT_SLICE:
+            end_slice(me)
+        else:
+            end_wait(me, self.st, FD_READ_READY, self.read_epoch)
         if self.fd < 0:
             raise ClosedError()
         return 0
 
-    cdef int read_blocked(self, coro me, int flags) except -1:
-        """After EAGAIN: wait, or report it to a caller who asked not to."""
+    cdef inline int wait_here(self, coro me) except -1:
+        park(me)
+        return self.resume_read(me)
+
+    cdef bint read_blocked(self, coro me, int flags) except -1:
+        """After EAGAIN: have the caller wait (True: park now), or report it to one who asked not to."""
         if flags & (MSG_DONTWAIT | MSG_ERRQUEUE):
             raise _error(EAGAIN)
         self.st.flags &= ~<uint32_t>FD_READ_READY
-        return self.wait_readable(me)
+        return self.begin_read_wait(me)
 
     cdef inline Py_ssize_t recv_raw(self, char *p, Py_ssize_t n, int flags) except? -1:
         """One attempt.  -1 without an exception: it would block."""
@@ -108,26 +123,30 @@ cdef class _receiver(_descriptor):
             if e != EINTR:
                 raise _error(e)
 
-    cdef object recv_try(self, Py_ssize_t n, int flags):
-        """bytes, or None when it would block."""
+    cdef object recv_try(self, coro me, Py_ssize_t n, int flags):
+        """bytes; None: park now."""
         cdef Py_ssize_t r
         cdef PyObject *big
         cdef object result
         if n <= SCRATCH and not (self.bits & B_FULL and n >= DIRECT):
-            r = self.recv_raw(scratch, n, flags)
-            if r < 0:
-                return None
-            if r == n and n >= DIRECT:
-                self.bits |= B_FULL
-            return PyBytes_FromStringAndSize(scratch, r)
+            while True:
+                r = self.recv_raw(scratch, n, flags)
+                if r >= 0:
+                    if r == n and n >= DIRECT:
+                        self.bits |= B_FULL
+                    return PyBytes_FromStringAndSize(scratch, r)
+                if self.read_blocked(me, flags):
+                    return None
         if n > BIG and (self.bits & B_STREAM or not self.bits & B_SOCKET):
             n = BIG                     # a stream may return less; a datagram would be cut
         result = PyBytes_FromStringAndSize(NULL, n)
         r = self.recv_raw(PyBytes_AS_STRING(result), n, flags)
+        while r < 0:
+            if self.read_blocked(me, flags):
+                return None
+            r = self.recv_raw(PyBytes_AS_STRING(result), n, flags)
         if r == n:
             return result
-        if r < 0:
-            return None
         self.bits &= ~<unsigned int>B_FULL
         big = <PyObject *>result
         Py_INCREF(result)
@@ -161,21 +180,45 @@ cdef class _receiver(_descriptor):
             self.back_at = 0
         return 0
 
-    cdef object c_recv(self, Py_ssize_t n, int flags):
+    cdef object recv_first(self, Py_ssize_t n, int flags):
+        """recv() as far as it gets without waiting.  None: park now, then recv_again()."""
         cdef coro me = running_thread()
-        cdef object data
+        if n > 0 and not flags and self.fd >= 0 and self.reader is None and self.back is None \
+                and self.bits & (B_DRAINED | B_FILE) == B_DRAINED \
+                and self.st.flags & (FD_REGISTERED | FD_READ_READY | FD_NO_SHORTCUT) == FD_REGISTERED:
+            # enter_read() of a server's thread that has answered and waits for more, without its calls
+            self.bits &= ~<unsigned int>B_DRAINED
+            if begin_wait(me, self.st, self.fd, FD_READ_READY) == 1:
+                self.reader = me
+                self.read_epoch = self.st.epoch
+                return None
+            self.bits |= B_DRAINED
         if n < 0:
             raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
         if n == 0 and self.nothing_to_do():
             return b""
-        self.enter_read(me, flags)
+        if self.enter_read(me, flags):
+            return None
         if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
             return self.take_back(n, (flags & MSG_PEEK) != 0)
-        while True:
-            data = self.recv_try(n, flags)
-            if data is not None:
-                return data
-            self.read_blocked(me, flags)
+        return self.recv_try(me, n, flags)
+
+    cdef object recv_again(self, Py_ssize_t n, int flags):
+        cdef coro me = self.reader
+        if me.kind == WAIT_READ and self.fd >= 0:
+            # resume_read(), without its call
+            self.reader = None
+            end_wait(me, self.st, FD_READ_READY, self.read_epoch)
+        else:
+            self.resume_read(me)
+        return self.recv_try(me, n, flags)
+
+    cdef object c_recv(self, Py_ssize_t n, int flags):
+        cdef object data = self.recv_first(n, flags)
+        while data is None:
+            park(self.reader)
+            data = self.recv_again(n, flags)
+        return data
 
     def recv(self, Py_ssize_t buffer_size, int flags=0):
         """Receive at most ``buffer_size`` bytes; ``b''`` at the end of the stream.
@@ -184,7 +227,12 @@ cdef class _receiver(_descriptor):
         instead. Raises ``ValueError`` for a negative size and ``SimultaneousError`` while another thread
         receives.
         """
-        return self.c_recv(buffer_size, flags)
+        # c_recv(), but without a frame of its own
+        cdef object data = self.recv_first(buffer_size, flags)
+        while data is None:
+            park(self.reader)
+            data = self.recv_again(buffer_size, flags)
+        return data
 
     def read(self, Py_ssize_t buffer_size):
         """The same as recv() without flags."""
@@ -195,53 +243,75 @@ cdef class _receiver(_descriptor):
 
         The result grows as bytes arrive: a length that a peer made up costs no memory.
         """
-        cdef Py_ssize_t have = 0, room, r
-        cdef PyObject *out = NULL
+        cdef gathering g
         cdef object data
         if n == 0:
             self.check()
             return b""
-        self.enter_read(me, 0)
+        if self.enter_read(me, 0):
+            self.wait_here(me)
+        g.n = n
+        data = self.gather_first(me, &g)
+        while data is None:
+            park(me)
+            data = self.gather_on(me, &g, True)
+        return data
+
+    cdef object gather_first(self, coro me, gathering *g):
+        """The first attempt.  None: park now, then gather_on()."""
+        cdef object data
+        g.out = NULL
+        g.have = 0
         if self.back is not None:
-            data = self.take_back(n, False)
-            have = PyBytes_GET_SIZE(data)
+            data = self.take_back(g.n, False)
         else:
-            data = self.recv_try(n, 0)
-            if data is not None:
-                have = PyBytes_GET_SIZE(data)
-                if have == 0:
-                    return data
-            else:
-                data = b""
-        if have == n:
+            data = self.recv_try(me, g.n, 0)
+            if data is None or PyBytes_GET_SIZE(data) == 0:
+                return data
+        g.have = PyBytes_GET_SIZE(data)
+        if g.have == g.n:
             return data
-        room = n if n <= SCRATCH else max(<Py_ssize_t>SCRATCH, min(n, 2 * have))
-        out = PyBytes_New(NULL, room)
-        memcpy(PyBytes_AS_STRING(<object>out), PyBytes_AS_STRING(data), have)
-        data = None
+        self.gather_room(g)
+        memcpy(PyBytes_AS_STRING(<object>g.out), PyBytes_AS_STRING(data), g.have)
+        return self.gather_on(me, g, False)
+
+    cdef int gather_room(self, gathering *g) except -1:
+        g.room = g.n if g.n <= SCRATCH else max(<Py_ssize_t>SCRATCH, min(g.n, 2 * g.have))
+        g.out = PyBytes_New(NULL, g.room)
+        return 0
+
+    cdef object gather_on(self, coro me, gathering *g, bint resumed):
+        """The others.  None: park now, then once more."""
+        cdef Py_ssize_t r
+        cdef object data
         try:
-            while have < n:
-                if have == room:
-                    room = min(n, 2 * room)
-                    _PyBytes_Resize(&out, room)         # out is NULL after a failure
-                r = self.recv_raw(PyBytes_AS_STRING(<object>out) + have, room - have, 0)
+            if resumed:
+                self.resume_read(me)
+            if g.out == NULL:
+                self.gather_room(g)
+            while g.have < g.n:
+                if g.have == g.room:
+                    g.room = min(g.n, 2 * g.room)
+                    _PyBytes_Resize(&g.out, g.room)     # g.out is NULL after a failure
+                r = self.recv_raw(PyBytes_AS_STRING(<object>g.out) + g.have, g.room - g.have, 0)
                 if r == 0:
                     break
                 if r < 0:
-                    self.read_blocked(me, 0)
+                    if self.read_blocked(me, 0):
+                        return None
                     continue
-                have += r
-                if have < n:
-                    self.before_attempt(me)
+                g.have += r
+                if g.have < g.n and self.before_attempt(me):
+                    return None
         except BaseException:
-            if out != NULL:
-                data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(<object>out), have)
-                Py_DECREF(<object>out)
+            if g.out != NULL:
+                data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(<object>g.out), g.have)
+                Py_DECREF(<object>g.out)
                 self.give_back(data)
             raise
-        if have < room:
-            _PyBytes_Resize(&out, have)
-        data = <object>out
+        if g.have < g.room:
+            _PyBytes_Resize(&g.out, g.have)
+        data = <object>g.out
         Py_DECREF(data)
         return data
 
@@ -290,22 +360,55 @@ cdef class _receiver(_descriptor):
             at += n
         return tuple(out)
 
-    cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1:
-        cdef coro me = running_thread()
-        cdef Py_ssize_t r
+    cdef Py_ssize_t into_first(self, char *p, Py_ssize_t n, int flags, Py_buffer *held) except -1:
+        """recv_into() as far as it gets without waiting.  MUST_WAIT: park now, then into_again().  `held`, if not NULL,
+        is the buffer to be released in all other cases."""
+        cdef Py_ssize_t r = -1
+        cdef coro me
         cdef object data
-        if n == 0 and self.nothing_to_do():
-            return 0
-        self.enter_read(me, flags)
-        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
-            data = self.take_back(n, (flags & MSG_PEEK) != 0)
-            memcpy(p, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-            return PyBytes_GET_SIZE(data)
+        try:
+            me = running_thread()
+            if n == 0 and self.nothing_to_do():
+                r = 0
+            elif self.enter_read(me, flags):
+                r = MUST_WAIT
+            elif self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+                data = self.take_back(n, (flags & MSG_PEEK) != 0)
+                r = PyBytes_GET_SIZE(data)
+                memcpy(p, PyBytes_AS_STRING(data), r)
+            else:
+                r = self.into_try(me, p, n, flags)
+        finally:
+            if held != NULL and r != MUST_WAIT:
+                PyBuffer_Release(held)
+        return r
+
+    cdef Py_ssize_t into_again(self, char *p, Py_ssize_t n, int flags, Py_buffer *held) except -1:
+        cdef Py_ssize_t r = -1
+        cdef coro me = self.reader
+        try:
+            self.resume_read(me)
+            r = self.into_try(me, p, n, flags)
+        finally:
+            if held != NULL and r != MUST_WAIT:
+                PyBuffer_Release(held)
+        return r
+
+    cdef Py_ssize_t into_try(self, coro me, char *p, Py_ssize_t n, int flags) except -1:
+        cdef Py_ssize_t r
         while True:
             r = self.recv_raw(p, n, flags)
             if r >= 0:
                 return r
-            self.read_blocked(me, flags)
+            if self.read_blocked(me, flags):
+                return MUST_WAIT
+
+    cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1:
+        cdef Py_ssize_t r = self.into_first(p, n, flags, NULL)
+        while r == MUST_WAIT:
+            park(self.reader)
+            r = self.into_again(p, n, flags, NULL)
+        return r
 
     def recv_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
         """Receive into a writable buffer, at most ``nbytes`` (0: what it holds); returns the number of bytes.
@@ -313,11 +416,13 @@ cdef class _receiver(_descriptor):
         Raises ``ValueError`` when ``nbytes`` is negative or more than the buffer holds.
         """
         cdef Py_buffer view
-        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
-        try:
-            return self.c_recv_into(<char *>view.buf, _room(nbytes, view.len), flags)
-        finally:
-            PyBuffer_Release(&view)
+        cdef Py_ssize_t r
+        nbytes = _hold(buffer, &view, nbytes)
+        r = self.into_first(<char *>view.buf, nbytes, flags, &view)
+        while r == MUST_WAIT:
+            park(self.reader)
+            r = self.into_again(<char *>view.buf, nbytes, flags, &view)
+        return r
 
     cdef object recvfrom_try(self, Py_ssize_t n, int flags):
         """(bytes, address), or None when it would block."""
@@ -350,14 +455,16 @@ cdef class _receiver(_descriptor):
         cdef coro me = running_thread()
         if n < 0:
             raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
-        self.enter_read(me, flags)
+        if self.enter_read(me, flags):
+            self.wait_here(me)
         if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
             return self.take_back(n, (flags & MSG_PEEK) != 0), None
         while True:
             result = self.recvfrom_try(n, flags)
             if result is not None:
                 return result
-            self.read_blocked(me, flags)
+            if self.read_blocked(me, flags):
+                self.wait_here(me)
 
     def recvfrom(self, Py_ssize_t buffer_size, int flags=0):
         """One datagram of at most ``buffer_size`` bytes and its sender: ``(bytes, address)``."""
@@ -442,14 +549,16 @@ cdef class _receiver(_descriptor):
                              f"not {bufsize} and {ancbufsize}")
         if bufsize > BIG and self.bits & B_STREAM:
             bufsize = BIG
-        self.enter_read(me, flags)
+        if self.enter_read(me, flags):
+            self.wait_here(me)
         if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
             return self.take_back(bufsize, (flags & MSG_PEEK) != 0), [], 0, None
         while True:
             result = self.recvmsg_try(bufsize, ancbufsize, flags)
             if result is not None:
                 return result
-            self.read_blocked(me, flags)
+            if self.read_blocked(me, flags):
+                self.wait_here(me)
 
     def recvmsg_into(self, buffers, Py_ssize_t ancbufsize=0, int flags=0):
         """recvmsg() into writable buffers, which are filled one after the other.
@@ -568,7 +677,8 @@ cdef class _receiver(_descriptor):
     cdef object c_accept(self):
         cdef coro me = running_thread()
         cdef object pair
-        self.enter_read(me, 0)
+        if self.enter_read(me, 0):
+            self.wait_here(me)
         self.raise_late()
         while True:
             pair = self.accept_try()
@@ -576,8 +686,8 @@ cdef class _receiver(_descriptor):
                 return pair
             if self.full_errno:
                 self.accept_pause(me)
-            else:
-                self.read_blocked(me, 0)
+            elif self.read_blocked(me, 0):
+                self.wait_here(me)
 
     def accept(self):
         """Wait for a connection: ``(sock, address)``.

@@ -93,12 +93,34 @@ cdef class sock(_receiver):
         self.sender = None
         return 0
 
-    cdef int wait_writable(self, coro me) except -1:
-        cdef FdPoller p = fd_poller()
+    cdef bint begin_write_wait(self, coro me) except -1:
+        """As the sender, after EAGAIN.  True: park now, then resume_send().  False: try again."""
+        cdef int r
         self.st.flags &= ~<uint32_t>FD_WRITE_READY
-        p.wait_write(self.st, self.fd)
+        r = begin_wait(me, self.st, self.fd, FD_WRITE_READY)
+        if r == 1:
+            self.send_epoch = self.st.epoch
+            return True
+        if r == 2:
+            fd_poller().wait_write(self.st, self.fd)
+            if self.fd < 0:
+                raise ClosedError()
+        return False
+
+    cdef int resume_send(self, coro me) except -1:
+        """What stands behind park()."""
+        if me.kind == WAIT_SLICE:
+            end_slice(me)
+        else:
+            end_wait(me, self.st, FD_WRITE_READY, self.send_epoch)
         if self.fd < 0:
             raise ClosedError()
+        return 0
+
+    cdef int wait_writable(self, coro me) except -1:
+        if self.begin_write_wait(me):
+            park(me)
+            self.resume_send(me)
         return 0
 
     cdef int send_blocked(self, coro me, int flags, bint named) except -1:
@@ -125,6 +147,15 @@ cdef class sock(_receiver):
         return c_write(self.fd, p, n)
 
     cdef Py_ssize_t c_send(self, const char *p, Py_ssize_t n, int flags) except -1:
+        cdef Py_ssize_t done = self.send_first(p, n, flags)
+        while done < n:
+            park(self.sender)
+            done = self.send_rest(self.sender, p, n, done, flags, SEND_RESUMED)
+        return n
+
+    cdef Py_ssize_t send_first(self, const char *p, Py_ssize_t n, int flags) except -1:
+        """c_send() as far as it gets without waiting: how many bytes went out.  Fewer than n: park now, as the sender, then
+        send_rest()."""
         cdef coro me = running_thread()
         cdef Py_ssize_t r
         cdef int e
@@ -135,9 +166,9 @@ cdef class sock(_receiver):
         if self.sender is not None:
             if flags & MSG_DONTWAIT:
                 raise _error(EAGAIN)
-            return self.send_rest(me, p, n, 0, flags, False, False)
+            return self.send_rest(me, p, n, 0, flags, SEND_TRY)
         if not flags & MSG_DONTWAIT and selfish(me):
-            return self.send_rest(me, p, n, 0, flags, True, False)
+            return self.send_rest(me, p, n, 0, flags, SEND_PAUSE)
         r = self.send_raw(p, n, flags)
         if r == n:
             return n
@@ -145,39 +176,52 @@ cdef class sock(_receiver):
             e = errno
             if e != EAGAIN and e != EINTR:
                 raise _error(e)
-            return self.send_rest(me, p, n, 0, flags, False, e != EINTR)
-        return self.send_rest(me, p, n, r, flags, False, False)
+            return self.send_rest(me, p, n, 0, flags, SEND_TRY if e == EINTR else SEND_BLOCKED)
+        return self.send_rest(me, p, n, r, flags, SEND_TRY)
 
     cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags,
-                              bint forced, bint blocked) except -1:
-        """The slow way: in the queue, with waiting."""
+                              int step) except -1:
+        """The slow way: in the queue, with waiting.  Returns as send_first() does."""
+        cdef bint parks = False
         cdef Py_ssize_t r
         cdef int e
         try:
-            self.begin_send(me)
+            if step != SEND_RESUMED:
+                self.begin_send(me)
             try:
-                while done < n:
-                    if blocked:
-                        self.send_blocked(me, flags, False)
-                    elif forced:
-                        self.pause_send(me)
-                    blocked = False
+                if step == SEND_RESUMED:
+                    self.resume_send(me)
+                elif step == SEND_PAUSE:
+                    begin_slice(me)
+                    parks = True
+                elif step == SEND_BLOCKED:
+                    parks = self.begin_blocked(me, flags)
+                while done < n and not parks:
                     r = self.send_raw(p + done, n - done, flags)
                     if r >= 0:
                         done += r
-                        forced = done < n and not flags & MSG_DONTWAIT and selfish(me)
+                        if done < n and not flags & MSG_DONTWAIT and selfish(me):
+                            begin_slice(me)
+                            parks = True
                         continue
                     e = errno
                     if e == EAGAIN:
-                        blocked = True
+                        parks = self.begin_blocked(me, flags)
                     elif e != EINTR:
                         raise _error(e)
             finally:
-                self.end_send()
+                if not parks:
+                    self.end_send()
         except BaseException as exc:
             _tell_sent(exc, done)
             raise
-        return n
+        return done
+
+    cdef bint begin_blocked(self, coro me, int flags) except -1:
+        """After EAGAIN (as the sender): True to park now, or an exception for a caller who asked not to wait."""
+        if flags & MSG_DONTWAIT:
+            raise _error(EAGAIN)
+        return self.begin_write_wait(me)
 
     cdef Py_ssize_t send_object(self, object data, int flags) except -1:
         """A buffer that is not bytes."""
@@ -195,9 +239,15 @@ cdef class sock(_receiver):
         call is left by an exception, ``exc.bytes_sent`` says how many bytes had gone out. With MSG_DONTWAIT
         it raises ``oserrors.EAGAIN`` instead of waiting.
         """
-        if type(data) is bytes:
-            return self.c_send(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
-        return self.send_object(data, flags)
+        cdef Py_ssize_t done
+        if type(data) is not bytes:
+            return self.send_object(data, flags)
+        # c_send(), but without a frame of its own
+        done = self.send_first(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
+        while done < PyBytes_GET_SIZE(data):
+            park(self.sender)
+            done = self.send_rest(self.sender, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), done, flags, SEND_RESUMED)
+        return done
 
     def sendall(self, data, int flags=0):
         """The same as send()."""

@@ -81,8 +81,7 @@ static inline int
 coro_stack_begin(coro_stack *s, void (*function)(void *), void *argument)
 {
     if (coro_slots_place(s) < 0) {
-        s->slot->threads--;
-        s->slot = NULL;
+        coro_slots_leave(s, 0);
         return -1;
     }
     s->sp = coro_swap_prepare(s->slot->top, function, argument);
