@@ -301,6 +301,7 @@ def test_threads_that_wake_each_other_starve_nobody(what):
         done.append(what)
 
     def main():
+        done.clear()
         t = coro.spawn(wait)
         coro.yield_slice()
         pair = ping_pong(lambda: done)
@@ -309,13 +310,18 @@ def test_threads_that_wake_each_other_starve_nobody(what):
         for p in pair:
             p.shutdown()
 
-    before = coro.statistics().bounded_drains
-    coro.run(main)
+    def drains_ended():
+        before = coro.statistics().bounded_drains
+        coro.run(main)
+        assert done == [what]
+        return coro.statistics().bounded_drains - before
+
+    # Where the machine is busy with others, the time may be over before the first of the two has its turn.
+    drains = [drains_ended() for _ in range(10)]
     a.close()
     b.close()
-    assert done == [what]
     if what != "yield_slice":  # which need not have waited for the drain's end
-        assert coro.statistics().bounded_drains > before
+        assert any(drains)
 
 
 def test_threads_that_wake_each_other_do_not_hold_up_the_end():
