@@ -419,14 +419,17 @@ def test_numbers_of_other_types_are_fine():
     from fractions import Fraction
 
     class Number:
+        def __init__(self, value):
+            self.value = value
+
         def __float__(self):
-            return 0.001
+            return self.value
 
     def main():
-        for number in (Decimal("0.001"), Number(), True):
+        for number in (Decimal("60"), Number(60.0), True):
             with coro.timeout(number):
                 coro.yield_slice()
-        for number in (Decimal("0.001"), Fraction(0), Number()):
+        for number in (Decimal("0.001"), Fraction(0), Number(0.001)):
             coro.sleep_relative(number)
 
     coro.run(main)
