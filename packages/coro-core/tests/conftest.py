@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+import coro
 from coro import testing
 
 # Set for pytest's own output, it would make print() of the programs that tests start write a line and its end
@@ -49,3 +50,13 @@ def leaves_nothing():
     bound to a slot, and the recursion limit and the exception notifier are what they were."""
     with testing.no_leaks(strict=True):
         yield
+
+
+@pytest.fixture
+def leaves_no_profiler():
+    """After the test no profiler runs; one that does is stopped, so that it does not measure the next test."""
+    yield
+    left = coro.get_the_profiler()
+    if left is not None:
+        left.stop()
+    assert left is None

@@ -17,16 +17,7 @@ import coro
 from coro import _scheduler, _ticks
 from coro.profiler import _session
 
-pytestmark = pytest.mark.usefixtures("leaves_nothing")
-
-
-@pytest.fixture(autouse=True)
-def idle_afterwards():
-    yield
-    left = coro.get_the_profiler()
-    if left is not None:
-        left.stop()
-    assert left is None
+pytestmark = pytest.mark.usefixtures("leaves_nothing", "leaves_no_profiler")
 
 
 # ---------------------------------------------------------------------------------------------- calls

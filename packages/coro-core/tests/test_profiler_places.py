@@ -14,21 +14,12 @@ from support import virtual_clock
 import coro
 from coro import _profiler, _ticks
 
-pytestmark = pytest.mark.usefixtures("leaves_nothing")
+pytestmark = pytest.mark.usefixtures("leaves_nothing", "leaves_no_profiler")
 
 #: More calls than a place has events for.
 MANY = 3 * _profiler.OFTEN
 
 with_monitoring = pytest.mark.skipif(sys.version_info < (3, 12), reason="there is no sys.monitoring before Python 3.12")
-
-
-@pytest.fixture(autouse=True)
-def idle_afterwards():
-    yield
-    left = coro.get_the_profiler()
-    if left is not None:
-        left.stop()
-    assert left is None
 
 
 @pytest.fixture

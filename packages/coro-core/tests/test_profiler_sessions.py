@@ -12,16 +12,7 @@ from support import ok, virtual_clock
 import coro
 from coro import profiler
 
-pytestmark = pytest.mark.usefixtures("leaves_nothing")
-
-
-@pytest.fixture(autouse=True)
-def idle_afterwards():
-    yield
-    left = coro.get_the_profiler()
-    if left is not None:
-        left.stop()
-    assert left is None
+pytestmark = pytest.mark.usefixtures("leaves_nothing", "leaves_no_profiler")
 
 
 def test_sessions_do_not_mix():
