@@ -10,6 +10,7 @@ import pathlib
 import pickle
 import socket
 import threading
+import types
 
 import pytest
 from support import in_loop
@@ -117,6 +118,15 @@ def test_subclass():
         assert s.tag == 7
         assert s.domain == socket.AF_UNIX
         assert repr(s).startswith("<mine fd=")
+
+
+@pytest.mark.parametrize("kind", [coro.sock, coro.fd_sock, coro.file_sock])
+def test_methods_are_called_without_a_look_at_the_base_classes(kind):
+    """The interpreter's direct call of a C method wants an object of exactly the class that has the method."""
+    methods = {name: getattr(kind, name) for name in dir(kind) if name not in dir(object)}
+    owners = {name: m.__objclass__ for name, m in methods.items() if isinstance(m, types.MethodDescriptorType)}
+    assert {"recv", "send", "accept", "close"} <= owners.keys()
+    assert set(owners.values()) == {kind}
 
 
 def test_an_object_made_without_init_is_closed():
