@@ -307,6 +307,32 @@ def test_the_poll_releases_the_gil():
     assert coro.run(main) == [1]
 
 
+def test_an_os_thread_that_python_did_not_start_gets_the_gil_of_a_loop_that_slept_alone():
+    lines = ok(
+        """
+        import coro, ctypes
+
+        libc = ctypes.CDLL(None)
+
+        def main():
+            me = coro.current()
+            coro.sleep_relative(0.001)  # there is no other OS thread yet
+
+            @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+            def entry(_):
+                coro.post(me.schedule, "posted")
+
+            thread = ctypes.c_void_p()
+            assert libc.pthread_create(ctypes.byref(thread), None, entry, None) == 0
+            print(coro.with_timeout(60, coro._yield))
+            assert libc.pthread_join(thread, None) == 0
+
+        coro.run(main)
+        """
+    )
+    assert lines == ["posted"]
+
+
 @pytest.mark.slow
 def test_a_lock_of_the_os_held_over_a_switch_stops_everything_and_the_dump_names_the_line():
     """By design: a threading.Lock blocks the OS thread, and with it the thread that would release it. The remedy is to

@@ -50,8 +50,8 @@ __all__ = ["EFILT", "EV", "EVFILT", "NOTE", "event_map", "remove_handler", "set_
 cdef extern from *:
     void __atomic_store_n(int *, int, int) noexcept nogil
     int __atomic_load_n(int *, int) noexcept nogil
-    int __atomic_exchange_n(int *, int, int) noexcept nogil
-    int __ATOMIC_SEQ_CST
+    void __atomic_thread_fence(int) noexcept nogil
+    int __ATOMIC_SEQ_CST, __ATOMIC_RELAXED
 
 cdef extern from *:
     """
@@ -212,14 +212,17 @@ cdef class EventPoller(FdPoller):
 
     cdef bint going_to_sleep(self) noexcept:
         # Either the interrupter sees `sleeping` and triggers, or we see its mark here.
-        __atomic_store_n(&self.sleeping, 1, __ATOMIC_SEQ_CST)
-        if __atomic_exchange_n(&self.interrupted, 0, __ATOMIC_SEQ_CST):
+        __atomic_store_n(&self.sleeping, 1, __ATOMIC_RELAXED)
+        __atomic_thread_fence(__ATOMIC_SEQ_CST)
+        if __atomic_load_n(&self.interrupted, __ATOMIC_RELAXED):
+            __atomic_store_n(&self.interrupted, 0, __ATOMIC_SEQ_CST)
             self.woke_up()
             return False
         return True
 
     cdef void woke_up(self) noexcept:
-        __atomic_store_n(&self.sleeping, 0, __ATOMIC_SEQ_CST)
+        # An interrupter who does not see it yet triggers once for nothing.
+        __atomic_store_n(&self.sleeping, 0, __ATOMIC_RELAXED)
 
     cdef int close_kernel(self) noexcept:
         return 0

@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
+from coro._likely cimport unlikely
 from coro._scheduler cimport (
     Poller, TimerTarget, WAIT_READ, WAIT_WRITE, begin_io, coro, deliver as raise_interruption, end_io,
 )
@@ -198,10 +199,10 @@ cdef inline int begin_wait(coro me, fd_state *s, int fd, uint32_t ready) except 
 
 # After it; `epoch` is the record's at begin_wait().  Raises what interrupted the wait, or ClosedError.
 cdef inline int end_wait(coro me, fd_state *s, uint32_t ready, uint32_t epoch) except -1:
-    if s.flags & FD_LINGERS or s.epoch != epoch \
-            or (s.reader if ready == FD_READ_READY else s.writer) == <PyObject *>me:
+    if unlikely(s.flags & FD_LINGERS or s.epoch != epoch
+                or (s.reader if ready == FD_READ_READY else s.writer) == <PyObject *>me):
         return end_unusual_wait(me, s, ready, epoch)
-    if end_io(me):
+    if unlikely(end_io(me)):
         return raise_interruption(me)
     s.flags &= ~ready
     return 0

@@ -110,6 +110,7 @@ cdef class Poller:
 
 
 cdef coro running_thread()
+cdef PyObject *running_borrowed() except NULL      # the same without a reference: the loop keeps a running thread alive
 cdef object whoever()
 cdef object suspend(coro me, int kind, object what)
 cdef object suspend_fd(coro me, int kind, int fd)

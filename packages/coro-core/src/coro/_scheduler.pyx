@@ -42,6 +42,7 @@ from coro._ticks cimport (CORO_TICKS_FOREVER, clock, coro_clock, coro_clock_due,
                           coro_to_ns_up, coro_to_seconds, tend)
 
 from coro._abi cimport CORO_ABI
+from coro._likely cimport likely, unlikely
 
 import sys
 from collections import deque
@@ -700,11 +701,16 @@ cdef coro refuse_switch(PyThreadState *ts):
     return me
 
 
+cdef PyObject *running_borrowed() except NULL:
+    if likely(running != NULL and coro_os_thread() == loop_os_thread and not (<coro>running).no_switch_depth
+              and not coro_interp_known.collecting[0]):
+        return running
+    refuse_switch(PyThreadState_Get())
+    return running
+
+
 cdef coro running_thread():
-    if running != NULL and coro_os_thread() == loop_os_thread and not (<coro>running).no_switch_depth \
-            and not coro_interp_known.collecting[0]:
-        return <coro>running
-    return refuse_switch(PyThreadState_Get())
+    return <coro>running_borrowed()
 
 
 cdef object whoever():
@@ -728,7 +734,7 @@ def _note_collection(phase, info):
 # ---------------------------------------------------------------------------------------------- suspend and wake
 
 cdef inline void enqueue(coro t) noexcept:
-    if t.flags & IN_SLICE:
+    if unlikely(t.flags & IN_SLICE):
         t.flags &= ~<uint32_t>IN_SLICE
         list_unlink(&t.link)
     t.flags |= SCHEDULED
@@ -736,7 +742,7 @@ cdef inline void enqueue(coro t) noexcept:
 
 
 cdef bint wake(coro t, object value) noexcept:
-    if t.flags & (SCHEDULED | DEAD | REFUSED) or running == <PyObject *>t or not t.flags & STARTED:
+    if unlikely(t.flags & (SCHEDULED | DEAD | REFUSED | STARTED) != STARTED or running == <PyObject *>t):
         return False
     t.wake_value = value
     enqueue(t)
@@ -1827,13 +1833,19 @@ cdef int bury(coro t) except -1:
 cdef inline int make_way(coro_slot *slot, PyThreadState *ts) except -1:
     """An owner that wants its copy compressed is evacuated here, before somebody else takes the slot."""
     cdef coro_stack *owner = <coro_stack *>slot.owner
-    if owner != NULL and owner.flags & CORO_STACK_COMPRESS:
-        coro_enter_main(ts)
-        if coro_slots_evacuate(slot) == 0:
-            try:
-                pack(<coro>thread_of(owner))
-            except MemoryError:
-                pass  # it stays as it is
+    if unlikely(owner != NULL and owner.flags & CORO_STACK_COMPRESS):
+        pack_owner(slot, ts)
+    return 0
+
+
+cdef int pack_owner(coro_slot *slot, PyThreadState *ts) except -1:
+    cdef coro_stack *owner = <coro_stack *>slot.owner
+    coro_enter_main(ts)
+    if coro_slots_evacuate(slot) == 0:
+        try:
+            pack(<coro>thread_of(owner))
+        except MemoryError:
+            pass  # it stays as it is
     return 0
 
 
@@ -1842,25 +1854,20 @@ cdef int run_slice(coro t, PyThreadState *ts) except -1:
     global running, slice_start, n_switches
     cdef int64_t now
     cdef coro_stack *owner
-    if not t.flags & STARTED:
+    if unlikely(not t.flags & STARTED):
         coro_enter_main(ts)
         if not first_run(t, ts):
             postpone(t)
             return 0
     owner = <coro_stack *>t.stack.slot.owner
     if owner != &t.stack:
-        if t.stack.packed:
-            coro_enter_main(ts)
-            try:
-                unpack(t)
-            except MemoryError:
-                postpone(t)
-                return 0
+        if unlikely(t.stack.packed) and not unpacked(t, ts):
+            return 0
         make_way(t.stack.slot, ts)
     running = <PyObject *>t
-    if profiler != NULL:
+    if unlikely(profiler != NULL):
         profiler(PROFILE_SLICE_BEGINS, running, slice_start)
-    if coro_stack_run(ts, &t.stack) < 0:
+    if unlikely(coro_stack_run(ts, &t.stack) < 0):
         running = NULL
         if profiler != NULL:
             profiler(PROFILE_SLICE_ENDS, <PyObject *>t, 0)
@@ -1868,16 +1875,30 @@ cdef int run_slice(coro t, PyThreadState *ts) except -1:
         return 0
     running = NULL
     n_switches += 1
-    now = coro_now(ticker) if profiler == NULL else profiler(PROFILE_SLICE_ENDS, <PyObject *>t, 0)
-    if now - slice_start > latency_limit:
+    if likely(profiler == NULL):
+        now = coro_now(ticker)
+    else:
+        now = profiler(PROFILE_SLICE_ENDS, <PyObject *>t, 0)
+    if unlikely(now - slice_start > latency_limit):
         coro_enter_main(ts)
         report_latency(t, now - slice_start)
         now = coro_now(ticker)
     slice_start = now
-    if t.flags & DEAD:
+    if unlikely(t.flags & DEAD):
         coro_enter_main(ts)
         bury(t)
     return 0
+
+
+cdef bint unpacked(coro t, PyThreadState *ts) except -1:
+    """Uncompress what the thread has on its stack. False: no memory for it now, it is postponed."""
+    coro_enter_main(ts)
+    try:
+        unpack(t)
+    except MemoryError:
+        postpone(t)
+        return False
+    return True
 
 
 cdef inline PyObject *thread_of(coro_stack *stack) noexcept:
@@ -1983,23 +2004,23 @@ cdef int take_posts() except -1:
 
 
 cdef int drain(PyThreadState *ts) except -1:
-    """Run what is runnable; 1 when the time was up first, 0 when nothing is left."""
-    global slice_start, n_bounded
-    cdef int64_t until
+    """Run what is runnable; 1 when the time was up first, 0 when nothing is left. `slice_start` is now."""
+    global n_bounded
+    cdef int64_t until = slice_start + drain_budget
     cdef int count = 0
     cdef coro_link *link
     cdef coro t
-    slice_start = coro_now(ticker)
-    until = slice_start + drain_budget if order_state == 0 else 2 * CORO_TICKS_FOREVER
+    if unlikely(order_state):
+        until = 2 * CORO_TICKS_FOREVER
     while True:
         if list_empty(&batch):
             if list_empty(&ready):
                 coro_enter_main(ts)
                 return 0
-            if slice_start >= until:
+            if unlikely(slice_start >= until):
                 break
             list_splice(&batch, &ready)
-            if order_state:
+            if unlikely(order_state):
                 mix_batch()
         link = batch.next
         list_unlink(link)
@@ -2009,7 +2030,7 @@ cdef int drain(PyThreadState *ts) except -1:
             coro_stack_prefetch(&(<coro>batch.next.thread).stack)
         run_slice(t, ts)
         count += 1
-        if count >= SWITCHES_BETWEEN_LOOKS:
+        if unlikely(count >= SWITCHES_BETWEEN_LOOKS):
             count = 0
             if slice_start >= until or order_state or idle_hook is not None:
                 break   # a virtual clock may stand still, and a random order must not depend on the time at all
@@ -2018,7 +2039,7 @@ cdef int drain(PyThreadState *ts) except -1:
     return not (list_empty(&batch) and list_empty(&ready))
 
 
-cdef inline bint anything_to_run():
+cdef inline bint anything_to_run() noexcept:
     return not (list_empty(&batch) and list_empty(&ready) and list_empty(&slicers)) or n_posts > 0
 
 
@@ -2088,13 +2109,13 @@ cdef bint others_may_post():
     return count > 1 + n_own_os_threads
 
 
-cdef bint deadlocked():
+cdef bint deadlocked() except -1:
     """Nothing is left that could wake a counted thread (nothing is runnable; the caller has looked)."""
     return (timers.count == 0 and n_io_counted == 0 and n_offloaded == 0
             and (the_poller is None or the_poller.handlers_registered() == 0))
 
 
-cdef int64_t poll_timeout(int64_t longest_ns):
+cdef int64_t poll_timeout(int64_t longest_ns) noexcept:
     cdef int64_t wait, now
     if anything_to_run():
         return 0
@@ -2104,7 +2125,7 @@ cdef int64_t poll_timeout(int64_t longest_ns):
         if timers.entries[0].when <= now:
             return 0
         wait = min(wait, coro_to_ns_up(ticker, timers.entries[0].when - now))
-    if ending == GRACE:
+    if unlikely(ending == GRACE):
         now = coro_now(ticker)
         wait = 0 if exit_deadline <= now else min(wait, coro_to_ns_up(ticker, exit_deadline - now))
     return wait
@@ -2117,7 +2138,7 @@ def _loop(double longest, thread=None):
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
     global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
     global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace, trim_at, trim_every, main_told
-    global n_posts
+    global n_posts, slice_start
     cdef PyThreadState *ts = PyThreadState_Get()
     cdef int64_t longest_ns = CORO_TICKS_FOREVER if longest > 4e9 else <int64_t>(longest * 1e9)
     cdef int64_t wait
@@ -2151,22 +2172,26 @@ def _loop(double longest, thread=None):
         poller()
         while True:
             n_passes += 1
-            loop_now = coro_now(ticker)
-            if coro_clock_due(ticker, loop_now):
+            loop_now = slice_start = coro_now(ticker)
+            if unlikely(coro_clock_due(ticker, loop_now)):
                 tend(loop_now)
-            if timers.count:
+                slice_start = coro_now(ticker)
+            if timers.count and timers.entries[0].when <= loop_now:
                 fire_timers(loop_now)
+                slice_start = coro_now(ticker)      # what timers did is not the time of the first thread
             release_slicers()
-            if n_posts:
+            if unlikely(n_posts != 0):
                 take_posts()
-            if main_drops and ending == NOT_ENDING:
+                slice_start = coro_now(ticker)
+            if unlikely(main_drops and ending == NOT_ENDING):
                 spawn_internal(_empty_drops, (), True)
             if drain(ts) and timers.count:
                 fire_timers(coro_now(ticker))
-            if main_thread != NULL and (<coro>main_thread).flags & DEAD and not exit_wanted and reason == "done":
+            if unlikely(main_thread != NULL and (<coro>main_thread).flags & DEAD and not exit_wanted
+                        and reason == "done"):
                 reason = "main"
                 begin_ending(ts)
-            if exit_wanted:
+            if unlikely(exit_wanted):
                 exit_wanted = False
                 if reason == "done" or reason == "main":
                     reason, code = "exit", wanted_code
@@ -2174,7 +2199,7 @@ def _loop(double longest, thread=None):
                     begin_ending(ts)
                 else:
                     exit_deadline_from_now()
-            if ending != NOT_ENDING:
+            if unlikely(ending != NOT_ENDING):
                 if coro_registry_count == 0:
                     break
                 if ending == GRACE and (coro_now(ticker) >= exit_deadline
@@ -2185,15 +2210,15 @@ def _loop(double longest, thread=None):
                     break
                 if ending == FORCED:
                     continue
-            elif n_counted == 0 and not n_posts:
+            elif unlikely(n_counted == 0 and n_posts == 0):
                 # Daemon threads are ended in order, too.
                 begin_ending(ts)
                 continue
             wait = poll_timeout(longest_ns)
-            if idle_hook is not None and wait != 0:
+            if unlikely(idle_hook is not None and wait != 0):
                 wait = ask_idle_hook(wait)
             if wait != 0:
-                if ending == NOT_ENDING and deadlocked():
+                if unlikely(ending == NOT_ENDING and deadlocked()):
                     if deadlock_waits or others_may_post():
                         if not deadlock_waits:
                             # The last of the other OS threads may end without a word: look again soon.
@@ -2205,17 +2230,17 @@ def _loop(double longest, thread=None):
                         reason, code = "deadlock", deadlock_reporter(False)
                         begin_ending(ts)
                         continue
-            if loop_now >= trim_at:
+            if unlikely(loop_now >= trim_at):
                 trim_at = loop_now + trim_every
                 coro_slots_trim()
             n_polls += 1
-            if profiler != NULL and wait != 0:
+            if unlikely(profiler != NULL and wait != 0):
                 profiler(PROFILE_WAIT_BEGINS, NULL, 0)
-            if poll_hook is None:
+            if likely(poll_hook is None):
                 the_poller.poll(wait)
             else:
                 poll_hook(wait)
-            if profiler != NULL and wait != 0:
+            if unlikely(profiler != NULL and wait != 0):
                 profiler(PROFILE_WAIT_ENDS, NULL, 0)
     finally:
         coro_enter_main(ts)
@@ -2358,8 +2383,10 @@ def _refresh_now():
 
 cdef int finish_now(PyThreadState *ts) except -1:
     """The loop itself failed (an exception in main, say of a signal handler): end every thread without a grace period."""
+    global slice_start
     force_ending()
     while not (list_empty(&batch) and list_empty(&ready)):
+        slice_start = coro_now(ticker)
         drain(ts)
     give_up(ts)
     return 0

@@ -67,12 +67,14 @@ cdef class _receiver(_descriptor):
     cdef bint read_blocked(self, coro me, int flags) except -1
     cdef int reader_busy(self, coro me) except -1
     cdef object recv_try(self, coro me, Py_ssize_t n, int flags)
+    cdef object recv_unprepared(self, coro me, Py_ssize_t n, int flags)
     cdef object recv_first(self, Py_ssize_t n, int flags)
     cdef object recv_again(self, Py_ssize_t n, int flags)
     cdef Py_ssize_t into_first(self, char *p, Py_ssize_t n, int flags, Py_buffer *held) except -1
     cdef Py_ssize_t into_again(self, char *p, Py_ssize_t n, int flags, Py_buffer *held) except -1
     cdef Py_ssize_t into_try(self, coro me, char *p, Py_ssize_t n, int flags) except -1
     cdef Py_ssize_t recv_raw(self, char *p, Py_ssize_t n, int flags) except? -1
+    cdef Py_ssize_t recv_failed(self, char *p, Py_ssize_t n, int flags) except? -1
     cdef object recvfrom_try(self, Py_ssize_t n, int flags)
     cdef object recvmsg_try(self, Py_ssize_t n, Py_ssize_t room, int flags)
     cdef object take_back(self, Py_ssize_t n, bint peek)
@@ -106,6 +108,7 @@ cdef class sock(_receiver):
     cdef int send_blocked(self, coro me, int flags, bint named) except -1
     cdef Py_ssize_t send_raw(self, const char *p, Py_ssize_t n, int flags) noexcept
     cdef Py_ssize_t send_first(self, const char *p, Py_ssize_t n, int flags) except -1
+    cdef Py_ssize_t send_partly(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t r, int flags) except -1
     cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags,
                               int step) except -1
     cdef bint begin_blocked(self, coro me, int flags) except -1

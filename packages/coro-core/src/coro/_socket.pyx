@@ -38,13 +38,14 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
 from coro._poller cimport (
-    FD_LINGERS, FD_NO_SHORTCUT, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, begin_wait, end_wait,
-    fd_poller, fd_state,
+    FD_LINGERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE, FD_WRITE_READY, FdPoller,
+    begin_wait, end_wait, fd_poller, fd_state,
 )
+from coro._likely cimport likely, unlikely
 from coro._posix cimport *
 from coro._scheduler cimport (
-    THREAD_LOST, WAIT_OBJECT, WAIT_READ, WAIT_SLICE, begin_slice, coro, end_slice, is_foreign, others_run, park,
-    running_thread, selfish, slice, suspend, wake, wake_error, whoever,
+    THREAD_LOST, WAIT_OBJECT, WAIT_READ, WAIT_SLICE, begin_io, begin_slice, coro, end_slice, is_foreign, others_run,
+    park, running_borrowed, running_thread, selfish, slice, suspend, wake, wake_error, whoever,
 )
 
 import operator

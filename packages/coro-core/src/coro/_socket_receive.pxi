@@ -104,24 +104,26 @@ cdef class _receiver(_descriptor):
     cdef inline Py_ssize_t recv_raw(self, char *p, Py_ssize_t n, int flags) except? -1:
         """One attempt.  -1 without an exception: it would block."""
         cdef Py_ssize_t r
-        cdef int e
-        while True:
-            if flags or self.bits & B_SOCKET:
-                r = c_recv(self.fd, p, n, flags)
-            else:
-                r = c_read(self.fd, p, n)
-            if r >= 0:
-                if self.bits & B_TCP and 0 < r < n and not flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE) \
-                        and self.bits & B_OWNED:
-                    self.bits |= B_DRAINED
-                else:
-                    self.bits &= ~<unsigned int>B_DRAINED
-                return r
-            e = errno
-            if e == EAGAIN:
-                return -1
-            if e != EINTR:
-                raise _error(e)
+        if flags or self.bits & B_SOCKET:
+            r = c_recv(self.fd, p, n, flags)
+        else:
+            r = c_read(self.fd, p, n)
+        if unlikely(r < 0):
+            return self.recv_failed(p, n, flags)
+        if 0 < r < n and self.bits & (B_TCP | B_OWNED) == (B_TCP | B_OWNED) \
+                and not flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE):
+            self.bits |= B_DRAINED
+        else:
+            self.bits &= ~<unsigned int>B_DRAINED
+        return r
+
+    cdef Py_ssize_t recv_failed(self, char *p, Py_ssize_t n, int flags) except? -1:
+        cdef int e = errno
+        if e == EAGAIN:
+            return -1
+        if e != EINTR:
+            raise _error(e)
+        return self.recv_raw(p, n, flags)
 
     cdef object recv_try(self, coro me, Py_ssize_t n, int flags):
         """bytes; None: park now."""
@@ -182,17 +184,24 @@ cdef class _receiver(_descriptor):
 
     cdef object recv_first(self, Py_ssize_t n, int flags):
         """recv() as far as it gets without waiting.  None: park now, then recv_again()."""
-        cdef coro me = running_thread()
-        if n > 0 and not flags and self.fd >= 0 and self.reader is None and self.back is None \
-                and self.bits & (B_DRAINED | B_FILE) == B_DRAINED \
-                and self.st.flags & (FD_REGISTERED | FD_READ_READY | FD_NO_SHORTCUT) == FD_REGISTERED:
-            # enter_read() of a server's thread that has answered and waits for more, without its calls
+        cdef PyObject *me = running_borrowed()
+        if likely(n > 0 and not flags and self.fd >= 0 and self.reader is None and self.back is None
+                  and self.bits & (B_DRAINED | B_FILE) == B_DRAINED
+                  and self.st.flags & (FD_OWNED | FD_REGISTERED | FD_UNPOLLABLE | FD_READ_READY | FD_NO_SHORTCUT)
+                  == (FD_OWNED | FD_REGISTERED)
+                  and self.st.reader == NULL and not (<coro>me).attention):
+            # enter_read() and begin_wait() of a server's thread that has answered and waits for more, without their calls
             self.bits &= ~<unsigned int>B_DRAINED
-            if begin_wait(me, self.st, self.fd, FD_READ_READY) == 1:
-                self.reader = me
-                self.read_epoch = self.st.epoch
-                return None
-            self.bits |= B_DRAINED
+            Py_INCREF(<coro>me)
+            self.st.reader = me
+            begin_io(<coro>me, WAIT_READ, self.fd)
+            self.reader = <coro>me
+            self.read_epoch = self.st.epoch
+            return None
+        return self.recv_unprepared(<coro>me, n, flags)
+
+    cdef object recv_unprepared(self, coro me, Py_ssize_t n, int flags):
+        """recv_first() of everybody else."""
         if n < 0:
             raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
         if n == 0 and self.nothing_to_do():
@@ -204,14 +213,29 @@ cdef class _receiver(_descriptor):
         return self.recv_try(me, n, flags)
 
     cdef object recv_again(self, Py_ssize_t n, int flags):
-        cdef coro me = self.reader
-        if me.kind == WAIT_READ and self.fd >= 0:
-            # resume_read(), without its call
-            self.reader = None
-            end_wait(me, self.st, FD_READ_READY, self.read_epoch)
+        cdef PyObject *me = <PyObject *>self.reader     # it runs, so somebody else holds it, too
+        cdef Py_ssize_t r
+        if unlikely((<coro>me).kind != WAIT_READ or self.fd < 0):
+            self.resume_read(<coro>me)
+            return self.recv_try(<coro>me, n, flags)
+        # resume_read(), without its call
+        self.reader = None
+        end_wait(<coro>me, self.st, FD_READ_READY, self.read_epoch)
+        if n > SCRATCH or flags or self.bits & (B_TCP | B_OWNED | B_FULL) != (B_TCP | B_OWNED):
+            return self.recv_try(<coro>me, n, flags)
+        # and recv_try() of a TCP stream, without its calls
+        r = c_recv(self.fd, scratch, n, 0)
+        if unlikely(r < 0):
+            r = self.recv_failed(scratch, n, 0)
+            if r < 0:
+                return self.recv_try(<coro>me, n, 0)
+        if likely(0 < r < n):
+            self.bits |= B_DRAINED
         else:
-            self.resume_read(me)
-        return self.recv_try(me, n, flags)
+            self.bits &= ~<unsigned int>B_DRAINED
+            if r >= DIRECT:
+                self.bits |= B_FULL
+        return PyBytes_FromStringAndSize(scratch, r)
 
     cdef object c_recv(self, Py_ssize_t n, int flags):
         cdef object data = self.recv_first(n, flags)
@@ -229,8 +253,10 @@ cdef class _receiver(_descriptor):
         """
         # c_recv(), but without a frame of its own
         cdef object data = self.recv_first(buffer_size, flags)
+        cdef PyObject *me
         while data is None:
-            park(self.reader)
+            me = <PyObject *>self.reader
+            park(<coro>me)
             data = self.recv_again(buffer_size, flags)
         return data
 

@@ -156,28 +156,31 @@ cdef class sock(_receiver):
     cdef Py_ssize_t send_first(self, const char *p, Py_ssize_t n, int flags) except -1:
         """c_send() as far as it gets without waiting: how many bytes went out.  Fewer than n: park now, as the sender, then
         send_rest()."""
-        cdef coro me = running_thread()
+        cdef PyObject *me = running_borrowed()
         cdef Py_ssize_t r
-        cdef int e
-        if self.fd < 0 or self.bits & B_FILE:
+        if unlikely(self.fd < 0 or self.bits & B_FILE):
             self.check()
-        if n == 0:
+        if unlikely(n == 0):
             return 0
-        if self.sender is not None:
+        if unlikely(self.sender is not None):
             if flags & MSG_DONTWAIT:
                 raise _error(EAGAIN)
-            return self.send_rest(me, p, n, 0, flags, SEND_TRY)
-        if not flags & MSG_DONTWAIT and selfish(me):
-            return self.send_rest(me, p, n, 0, flags, SEND_PAUSE)
+            return self.send_rest(<coro>me, p, n, 0, flags, SEND_TRY)
+        if unlikely(not flags & MSG_DONTWAIT and selfish(<coro>me)):
+            return self.send_rest(<coro>me, p, n, 0, flags, SEND_PAUSE)
         r = self.send_raw(p, n, flags)
-        if r == n:
+        if likely(r == n):
             return n
-        if r < 0:
-            e = errno
-            if e != EAGAIN and e != EINTR:
-                raise _error(e)
-            return self.send_rest(me, p, n, 0, flags, SEND_TRY if e == EINTR else SEND_BLOCKED)
-        return self.send_rest(me, p, n, r, flags, SEND_TRY)
+        return self.send_partly(<coro>me, p, n, r, flags)
+
+    cdef Py_ssize_t send_partly(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t r, int flags) except -1:
+        """The first attempt's result was `r`: less than n, or less than 0 with the reason in errno."""
+        cdef int e = errno
+        if r >= 0:
+            return self.send_rest(me, p, n, r, flags, SEND_TRY)
+        if e != EAGAIN and e != EINTR:
+            raise _error(e)
+        return self.send_rest(me, p, n, 0, flags, SEND_TRY if e == EINTR else SEND_BLOCKED)
 
     cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags,
                               int step) except -1:

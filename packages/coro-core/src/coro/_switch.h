@@ -92,7 +92,7 @@ coro_stack_begin(coro_stack *s, void (*function)(void *), void *argument)
 static inline int
 coro_stack_run(PyThreadState *ts, coro_stack *s)
 {
-    if (coro_slots_place(s) < 0) {
+    if (__builtin_expect(coro_slots_place(s) < 0, 0)) {
         return -1;
     }
     if (!coro_main_away) {

@@ -227,7 +227,7 @@ coro_interp_has_rare(PyThreadState *ts)
 #if PY_VERSION_HEX >= 0x030E0000
     any |= (uintptr_t)*coro_interp_field(ts, coro_interp_known.running_loop);
 #endif
-    return any != 0;
+    return __builtin_expect(any != 0, 0);
 }
 
 static inline void
@@ -321,11 +321,11 @@ coro_interp_load(PyThreadState *ts, coro_interp *s, int slot)
     ts->last_profiled_frame_seq++;
 #endif
 #if CORO_HAS_LOCAL_RAISE
-    if (s->monitoring != coro_interp_monitoring(ts)) {
+    if (__builtin_expect(s->monitoring != coro_interp_monitoring(ts), 0)) {
         coro_interp_catch_up(ts);
     }
 #endif
-    if (s->rare != NULL) {
+    if (__builtin_expect(s->rare != NULL, 0)) {
         coro_interp_load_rare(ts, s);
     }
 #if PY_VERSION_HEX < 0x030C0000
