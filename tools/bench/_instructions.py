@@ -20,7 +20,7 @@ from ._env import HERE, Environment, EnvironmentFailure
 
 FIGURES = HERE / "instructions.json"
 FEW, MANY = 10_000, 60_000
-WHAT = ("switch", "evacuated", "echo", "spawn", "timeout", "fifo")
+WHAT = ("switch", "evacuated", "echo", "request", "spawn", "timeout", "fifo")
 GROWTH = 0.05
 _TOTAL = re.compile(r"I\s+refs:\s+([\d,]+)")
 

@@ -2,11 +2,13 @@
 
 switch: hops of a ring of two threads. evacuated: the same among threads that share stack slots. echo: requests of 64
 bytes over a socket pair, both ends in this process (twice send, twice recv, four switches, the share of the polls).
+request: a server's part of a request over TCP, each with a sleep in the kernel; the client is a process of its own.
 spawn: start, run and end of an empty function. timeout: with_timeout of one. fifo: push in one thread, pop in another.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -57,6 +59,28 @@ def echo(count: int) -> None:
     one.close()
 
 
+CLIENT = """
+import socket, sys
+connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+for _ in range(int(sys.argv[2])):
+    connection.sendall(b"x" * 64)
+    connection.recv(64)
+"""
+
+
+def request(count: int) -> None:
+    listener = coro.tcp_sock()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    port = str(listener.getsockname()[1])
+    with subprocess.Popen([sys.executable, "-c", CLIENT, port, str(count)]) as client:
+        connection, _ = listener.accept()
+        while data := connection.recv(65536):
+            connection.send(data)
+    if client.returncode:
+        raise SystemExit(f"the client failed ({client.returncode})")
+
+
 def spawn(count: int) -> None:
     for _ in range(count // 100):
         for thread in [coro.spawn(nothing) for _ in range(100)]:
@@ -85,6 +109,7 @@ COUNTED: dict[str, Callable[[int], None]] = {
     "switch": switch,
     "evacuated": evacuated,
     "echo": echo,
+    "request": request,
     "spawn": spawn,
     "timeout": timeout,
     "fifo": fifo,
