@@ -92,7 +92,7 @@ def _switch(threads: int, bar: float) -> Case:
         "switch",
         f"{threads} threads in a ring",
         "switch.py",
-        {"threads": threads, "hops": 1_000_000},
+        {"threads": threads, "hops": 5_000_000},
         (Rival("greenlet", bar),),
     )
 
@@ -158,9 +158,10 @@ def _children(percent: int, bar: float | None) -> Case:
 
 
 def _profiled(program: str, name: str, bench: str, bar: float | None) -> Case:
-    """A program under the profiler against itself without it."""
+    """A program under the profiler against itself without it, for a quarter of a second or more."""
     rival = Rival("unprofiled", bar, "coro", {"bench": ""})
-    parameters = {"program": program, "count": 200_000, "threads": 100, "bench": bench}
+    count = 2_000_000 if program in ("ring", "steps") else 200_000
+    parameters = {"program": program, "count": count, "threads": 100, "bench": bench}
     return Case("profiler", f"{name}, {bench}", "profiled.py", parameters, (rival,))
 
 
