@@ -102,8 +102,8 @@ def _note(text: str) -> None:
 def _run_rounds(environment: Environment, arguments: argparse.Namespace, records: list[Record]) -> None:
     """All rounds, the peers of a case right after one another; one that fails is not tried again there.
 
-    Every other round takes the peers backwards: on a machine that others use as well, the first one after an idle moment
-    may find less of a core than those who follow it.
+    Every other round takes the peers backwards: on a machine that others use as well, the first one after an idle
+    moment may find less of a core than those who follow it.
     """
     for turn in range(arguments.rounds):
         for record in records:
