@@ -108,6 +108,22 @@ def test_the_bound():
 
 
 @in_loop
+def test_a_lower_bound_loses_no_job_to_a_surplus_worker():
+    both = threading.Barrier(2)
+    for t in [coro.spawn(coro.in_thread, both.wait) for _ in range(2)]:
+        t.join()
+    while offload.statistics()["busy"]:
+        coro.sleep_relative(0.001)
+    assert offload.statistics()["idle"] >= 2
+    old = offload.set_max_workers(1)
+    try:
+        assert coro.in_thread(int) == 0
+        assert offload.statistics()["workers"] == 1
+    finally:
+        offload.set_max_workers(old)
+
+
+@in_loop
 def test_workers_are_used_again_and_end_when_idle(monkeypatch):
     monkeypatch.setattr(offload, "IDLE_SECONDS", 0.001)
     while offload.statistics()["workers"]:

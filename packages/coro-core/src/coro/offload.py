@@ -138,6 +138,8 @@ class _Pool:
                 with self.lock:
                     if self.workers > self.most:
                         self.workers -= 1
+                        if self.jobs and self.idle:
+                            self.idle.pop().release()  # it was woken for a job: somebody else has to come
                         return
                     job = self.jobs.popleft() if self.jobs else None
                     if job is None:
