@@ -260,7 +260,7 @@ cdef inline uint64_t own_data(int tag, int fd) noexcept:
     return (<uint64_t>fd << 32) | OWN_TAG | tag
 
 
-cdef int wake_waiter(PyObject **slot) noexcept:
+cdef inline int wake_waiter(PyObject **slot) noexcept:
     cdef PyObject *p = slot[0]
     cdef int n = 0
     if p != NULL:
@@ -390,7 +390,6 @@ cdef class EpollPoller(EventPoller):
         cdef epoll_event *ev
         cdef fd_state *s
         cdef uint32_t low, high, mask
-        cdef PyObject *p
         cdef int n = 0
         cdef bint signals = False
         while self.position < self.filled:
@@ -415,11 +414,7 @@ cdef class EpollPoller(EventPoller):
                 continue
             # The same for what a server sees nearly always: data for one of our sockets.
             s.flags |= FD_READ_READY
-            p = s.reader
-            if p != NULL:
-                s.reader = NULL
-                n += wake(<coro>p, None)
-                Py_DECREF(<object>p)
+            n += wake_waiter(&s.reader)
         if unlikely(signals):
             n += self.read_signals()
         return n
