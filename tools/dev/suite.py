@@ -133,6 +133,11 @@ def count(report: Path, result: Result) -> None:
                     result.failures.append(f"{where}: {said[0][:300]}")
 
 
+def last_words(log: Path, lines: int = 60) -> list[str]:
+    """The end of a log: where a run that wrote no report was, and the stacks its time limit wrote."""
+    return ["the log ends:", *(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-lines:])]
+
+
 def test_other(python: Python, package: Path, arguments: list[str], log: Path, limit: float, result: Result) -> None:
     """Build, install and test a distribution that builds on coro-core; adds to `result`."""
     wanted = settings(package)
@@ -148,6 +153,8 @@ def test_other(python: Python, package: Path, arguments: list[str], log: Path, l
     status = stream(python, command, log, limit)
     if report.exists():
         count(report, result)
+    else:
+        result.failures += last_words(log)
     if status < 0 or (status and result.failed == failed_before):
         result.problem = f"pytest of {package.name} ended with {status}"
 
@@ -188,6 +195,8 @@ def run_one(python: Python, arguments: list[str], limit: float) -> Result:
             status = stream(python, command, log, limit)
             if report.exists():
                 count(report, result)
+            else:
+                result.failures += last_words(log)
             if status < 0:
                 result.problem = f"ended by {signal.Signals(-status).name} after {time.monotonic() - start:.0f} s"
             elif status and result.failed == failed_before:
