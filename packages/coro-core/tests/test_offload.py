@@ -1,8 +1,10 @@
 """Blocking functions in worker OS threads."""
 
+import contextlib
 import contextvars
 import gc
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -121,6 +123,34 @@ def test_a_lower_bound_loses_no_job_to_a_surplus_worker():
         assert offload.statistics()["workers"] == 1
     finally:
         offload.set_max_workers(old)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@in_loop
+def test_no_job_is_lost_while_the_bound_changes(seed):
+    """Nor when callers are interrupted. Each round ends quietly, so that no later job wakes a worker for a lost one;
+    what nobody comes for is ended by the limit of the test."""
+    chance = random.Random(seed)
+    ended = []
+
+    def caller():
+        with contextlib.suppress(coro.TimeoutError), coro.timeout(chance.choice([0.0005, 60, 60])):
+            coro.in_thread(time.sleep, chance.random() / 1000)
+        ended.append(1)
+
+    old = offload.get_max_workers()
+    try:
+        for _ in range(30):
+            threads = [coro.spawn(caller) for _ in range(chance.randint(1, 5))]
+            coro.yield_slice()
+            offload.set_max_workers(chance.randint(1, 4))
+            for t in threads:
+                t.join()
+            assert len(ended) == len(threads)
+            ended.clear()
+    finally:
+        offload.set_max_workers(old)
+    assert offload.statistics()["queued"] == 0
 
 
 @in_loop
