@@ -1,5 +1,6 @@
 """coro.testing: the virtual clock, and waiting until everybody is blocked."""
 
+import threading
 import time
 
 import pytest
@@ -328,12 +329,14 @@ def test_several_may_wait_and_all_go_on():
 def test_a_cushion_waits_for_peers_outside():
     def main():
         a, b = coro.socketpair()
+        gate = threading.Event()
         log = []
         with a, b:
             t = coro.spawn(lambda: log.append(a.recv(10)))
-            coro.spawn(lambda: (coro.in_thread(time.sleep, 0.02), b.send(b"late")))
+            coro.spawn(lambda: (coro.in_thread(gate.wait), b.send(b"late")))
             testing.wait_all_blocked()
             assert log == []
+            gate.set()
             testing.wait_all_blocked(cushion=0.2)
             assert log == [b"late"]
             t.join()
