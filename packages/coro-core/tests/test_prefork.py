@@ -64,14 +64,15 @@ except Exception as e:
 
 
 class Supervised:
-    """A running supervisor."""
+    """A running supervisor; with `own_group` in a process group of its own, whose number is its pid."""
 
-    def __init__(self, source="", workers=2):
+    def __init__(self, source="", workers=2, own_group=False):
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM.format(textwrap.dedent(source))],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0 if own_group else None,
         )
         self.events = []
         self.port = int(self.event("listens")[1])
@@ -177,11 +178,10 @@ def test_workers_serve_and_end_with_sigterm(mode):
 
 
 def test_sigint_to_the_group_ends_it_in_order():
-    with Supervised() as p:
+    with Supervised(own_group=True) as p:
         with p.connect() as s, s.makefile() as f:
             f.readline()
-            for pid in [p.process.pid, *p.pids]:
-                os.kill(pid, signal.SIGINT)
+            os.killpg(p.process.pid, signal.SIGINT)
             p.event("stopping")
             s.sendall(b"still served")
             assert s.recv(100) == b"still served"
