@@ -133,9 +133,19 @@ def count(report: Path, result: Result) -> None:
                     result.failures.append(f"{where}: {said[0][:300]}")
 
 
-def last_words(log: Path, lines: int = 60) -> list[str]:
-    """The end of a log: where a run that wrote no report was, and the stacks its time limit wrote."""
-    return ["the log ends:", *(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-lines:])]
+def last_words(log: Path, most: int = 60) -> list[str]:
+    """The end of a log: where a run that wrote no report was, and the stacks its time limit wrote, without pytest's
+    own part of them."""
+    kept: list[str] = []
+    of_pytest = False
+    for line in log.read_text(errors="replace").splitlines()[-400:]:
+        if line.lstrip().startswith("File "):
+            of_pytest = "/_pytest/" in line or "/pluggy/" in line
+        elif line.startswith(("~", "+")):
+            of_pytest = False
+        if not of_pytest:
+            kept.append(f"  {line}")
+    return ["the log ends:", *kept[-most:]]
 
 
 def test_other(python: Python, package: Path, arguments: list[str], log: Path, limit: float, result: Result) -> None:
