@@ -116,8 +116,12 @@ def stream(python: Python, command: list[str | Path], log: Path, limit: float) -
             reader.join(5)
 
 
-def count(report: Path, result: Result) -> None:
-    """Add the numbers of pytest's XML report, and which tests failed and why, to `result`."""
+def count(report: Path, log: Path, result: Result) -> None:
+    """Add the numbers of pytest's XML report, and which tests failed and why, to `result`; without a report the end of
+    the log."""
+    if not report.exists():
+        result.failures += last_words(log)
+        return
     for suite in xml.etree.ElementTree.parse(report).getroot().iter("testsuite"):
         total, failures, errors, skipped = (
             int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
@@ -141,7 +145,7 @@ def last_words(log: Path, most: int = 60) -> list[str]:
     for line in log.read_text(errors="replace").splitlines()[-400:]:
         if line.lstrip().startswith("File "):
             of_pytest = "/_pytest/" in line or "/pluggy/" in line
-        elif line.startswith(("~", "+")):
+        elif not line.startswith(" "):
             of_pytest = False
         if not of_pytest:
             kept.append(f"  {line}")
@@ -161,10 +165,7 @@ def test_other(python: Python, package: Path, arguments: list[str], log: Path, l
     command += ["-o", f"cache_dir={environment.folder / 'pytest'}", *(arguments or [str(package / "tests")])]
     failed_before = result.failed
     status = stream(python, command, log, limit)
-    if report.exists():
-        count(report, result)
-    else:
-        result.failures += last_words(log)
+    count(report, log, result)
     if status < 0 or (status and result.failed == failed_before):
         result.problem = f"pytest of {package.name} ended with {status}"
 
@@ -203,10 +204,7 @@ def run_one(python: Python, arguments: list[str], limit: float) -> Result:
             command += ["-o", f"cache_dir={DEV / f'test-{python.short}' / 'pytest'}", *chosen]
             failed_before = result.failed
             status = stream(python, command, log, limit)
-            if report.exists():
-                count(report, result)
-            else:
-                result.failures += last_words(log)
+            count(report, log, result)
             if status < 0:
                 result.problem = f"ended by {signal.Signals(-status).name} after {time.monotonic() - start:.0f} s"
             elif status and result.failed == failed_before:

@@ -15,7 +15,7 @@ import pytest
 from support import in_loop
 
 import coro
-from coro import offload
+from coro import offload, testing
 
 
 def run_program(text):
@@ -114,9 +114,8 @@ def test_a_lower_bound_loses_no_job_to_a_surplus_worker():
     both = threading.Barrier(2)
     for t in [coro.spawn(coro.in_thread, both.wait) for _ in range(2)]:
         t.join()
-    while offload.statistics()["busy"]:
+    while offload.statistics()["idle"] < 2:
         coro.sleep_relative(0.001)
-    assert offload.statistics()["idle"] >= 2
     old = offload.set_max_workers(1)
     try:
         assert coro.in_thread(int) == 0
@@ -172,8 +171,7 @@ def test_workers_are_used_again_and_end_when_idle(monkeypatch):
 
 @in_loop
 def test_interruption_is_immediate_and_late_results_are_dropped():
-    gate = threading.Event()
-    done = threading.Event()
+    begun, gate, done = (threading.Event() for _ in range(3))
     dropped_in = []
 
     class Result:
@@ -182,11 +180,22 @@ def test_interruption_is_immediate_and_late_results_are_dropped():
             done.set()
 
     def job():
+        begun.set()
         gate.wait()
         return Result()
 
-    with pytest.raises(coro.TimeoutError):
-        coro.with_timeout(0.001, coro.in_thread, job)
+    def caller():
+        with pytest.raises(coro.TimeoutError):
+            coro.with_timeout(10, coro.in_thread, job)
+        return "interrupted"
+
+    with testing.virtual_clock() as clock:
+        t = coro.spawn(caller)
+        while not begun.is_set():
+            coro.yield_slice()
+        clock.advance(10)
+        t.join()
+    assert t.result == "interrupted"
     t = coro.spawn(coro.in_thread, lambda: gate.wait() and None)
     coro.yield_slice()
     t.shutdown()
@@ -229,7 +238,8 @@ def test_a_job_nobody_began_is_taken_back():
     old = offload.set_max_workers(max(1, offload.statistics()["workers"]))
     try:
         blockers = [coro.spawn(coro.in_thread, gate.wait) for _ in range(offload.get_max_workers())]
-        coro.yield_slice()
+        while offload.statistics()["busy"] < len(blockers):
+            coro.sleep_relative(0.001)
         with pytest.raises(coro.TimeoutError):
             coro.with_timeout(0.001, coro.in_thread, called.append, 1)
         assert offload.statistics()["queued"] == 0
