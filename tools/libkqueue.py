@@ -6,7 +6,7 @@ against our own imitation (`pytest --poller fake-kqueue`).
 
 The library is in Debian's experimental branch only; its two packages (50 kB) are fetched with a temporary configuration
 of apt, unpacked below `.dev`, and not installed.  coro-core must be installed in the Python that runs this: only
-`coro._kqueue` is compiled anew, against the header, and put beside it for the time of the tests.  About a minute.
+`coro._poll.kqueue` is compiled anew, against the header, and put beside it for the time of the tests.  About a minute.
 
     python tools/libkqueue.py [--require] [arguments for pytest]
 
@@ -127,8 +127,8 @@ def compile_poller(header: Path, folder: Path) -> Path:
     os.chdir(CORE / "src")
     try:
         extension = Extension(
-            "coro._kqueue",
-            ["coro/_kqueue.pyx"],
+            "coro._poll.kqueue",
+            ["coro/_poll/kqueue.pyx"],
             include_dirs=["coro", str(header)],
             define_macros=[("CYTHON_FAST_THREAD_STATE", "0"), ("CORO_KQUEUE_HEADER", "1")],
             extra_compile_args=["-O2", "-g", "-fno-strict-aliasing", "-Wno-unused-function"],
@@ -139,7 +139,7 @@ def compile_poller(header: Path, folder: Path) -> Path:
         command.build_temp = str(folder / "tmp")
         command.ensure_finalized()
         command.run()
-        return folder / "lib" / command.get_ext_filename("coro._kqueue")
+        return folder / "lib" / command.get_ext_filename("coro._poll.kqueue")
     finally:
         os.chdir(before)
 

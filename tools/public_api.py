@@ -22,7 +22,7 @@ PACKAGE = "coro"
 
 # What these hold depends on the system and the Python version: name spaces of the system's socket constants,
 # exceptions named for its error numbers.
-SYSTEM_CONSTANTS = "coro._constants"
+SYSTEM_CONSTANTS = "coro._net.constants"
 ERRNO_CLASSES = "coro.oserrors"
 
 # Not looked at: programs to be run, and modules that need what not every Python has beside it.

@@ -95,10 +95,10 @@ def check_others(work: Path, wheels: Path, env: dict[str, str]) -> None:
 def check_abi(python: Path, second: Path, env: dict[str, str], cwd: Path) -> None:
     """Compile the second distribution against a changed interface version: its import must be refused.
 
-    `python` has coro-core installed from a wheel, whose _abi.pxd is changed and stays so.
+    `python` has coro-core installed from a wheel, whose _runtime/abi.pxd is changed and stays so.
     """
     site = subprocess.run([python, "-c", WHERE], env=env, cwd=cwd, check=True, capture_output=True, text=True)
-    declaration = Path(site.stdout.strip()) / "_abi.pxd"
+    declaration = Path(site.stdout.strip()) / "_runtime/abi.pxd"
     text = declaration.read_text()
     changed = re.sub(r"CORO_ABI = \d+", "CORO_ABI = 987654", text)
     if changed == text:

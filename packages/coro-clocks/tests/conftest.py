@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coro import _ticks, testing
+from coro import testing
+from coro._clock import ticks
 from coro.clocks import _wall, mach_time
 
 
@@ -22,4 +23,4 @@ def the_time_of_day_is_put_back():
     _wall.set_time(0)
     _wall.correct(0)
     mach_time.install()
-    assert _ticks.correction == 0
+    assert ticks.correction == 0

@@ -16,7 +16,8 @@ import time
 import pytest
 
 import coro
-from coro import _ticks, testing
+from coro import testing
+from coro._clock import ticks
 from coro.clocks import _timerfd, posix_time, sleep_until, sleeping, tsc_time
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -129,15 +130,15 @@ def test_the_kernel_tells_that_the_clock_was_set(monkeypatch):
         testing.wait_all_blocked()
         assert len(ends) == 2 and sleeping._watch.sees
         # what relating ticks to the system's clock gives from now on
-        real = _ticks.update_time_relation
-        monkeypatch.setattr(_ticks, "update_time_relation", lambda: (real(), _ticks.set_correction(7200 * 10**6)))
+        real = ticks.update_time_relation
+        monkeypatch.setattr(ticks, "update_time_relation", lambda: (real(), ticks.set_correction(7200 * 10**6)))
         monkeypatch.setattr(sleeping, "_agree", lambda: None)
         os.write(ends[1], b"x")
         sleeper.join()
 
     main()
     os.close(ends[1])
-    _ticks.set_correction(0)
+    ticks.set_correction(0)
 
 
 def test_all_sleepers_share_one_descriptor_which_ends_with_the_last(monkeypatch):
@@ -182,12 +183,12 @@ def test_without_the_kernels_help_the_clocks_are_compared(monkeypatch):
         real = time.time_ns
         monkeypatch.setattr(time, "time_ns", lambda: real() + 7200 * 10**9)
         # what relating ticks to the system's clock gives from now on
-        relate = _ticks.update_time_relation
-        monkeypatch.setattr(_ticks, "update_time_relation", lambda: (relate(), _ticks.set_correction(7200 * 10**6)))
+        relate = ticks.update_time_relation
+        monkeypatch.setattr(ticks, "update_time_relation", lambda: (relate(), ticks.set_correction(7200 * 10**6)))
         sleeper.join()
 
     main()
-    _ticks.set_correction(0)
+    ticks.set_correction(0)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="timerfd(2) and proc(5) are Linux's")

@@ -10,7 +10,8 @@ import pytest
 from ntp_support import AHEAD, Server, honest, replaced, server
 
 import coro
-from coro import _ticks, testing
+from coro import testing
+from coro._clock import ticks
 from coro.clocks import _wall, describe, sleeping, sntp, tsc_time
 from coro.clocks.sntp_packet import Packet, PeerError, decode, encode
 
@@ -37,7 +38,7 @@ def test_a_decent_server():
         assert near(sample) and sample.server == s.address
         assert sample.stratum == 2 and sample.leap == 0 and sample.delay_ns >= 0
         assert ask(("localhost", s.address[1])).server[0] == "localhost"
-        assert _ticks.correction == 0  # asking changes nothing
+        assert ticks.correction == 0  # asking changes nothing
     first, second = s.questions
     assert first.mode == 3 and first.version == 4
     # the transmit timestamp is random, and nothing else tells the local time
@@ -212,7 +213,7 @@ def test_a_round_corrects_the_time_of_day_of_the_process_alone():
             ahead = coro.get_usec() - before // 1000
             assert 6_900_000 < ahead < 7_200_000 or time.time_ns() - before > SECOND
             assert abs(tsc_time.now_raw_posix_usec() - tsc_time.get_kernel_usec() - 7 * 10**6) < 10**6
-            assert describe().correction_usec == _ticks.correction == _wall.measured_usec()
+            assert describe().correction_usec == ticks.correction == _wall.measured_usec()
             tsc_time.update_time_relation()  # the correction stays
             assert abs(coro.get_usec() - time.time_ns() // 1000 - 7 * 10**6) < 10**6
             again = client.round()  # and is refined
@@ -220,7 +221,7 @@ def test_a_round_corrects_the_time_of_day_of_the_process_alone():
             status = client.status()
             assert (status.rounds, status.failures, status.problem) == (2, 0, None)
             client.forget()
-            assert _ticks.correction == 0
+            assert ticks.correction == 0
 
     coro.run(main)
 
@@ -252,7 +253,7 @@ def test_a_time_too_far_away_is_refused():
             client = sntp.Client([s.address])
             with pytest.raises(sntp.NoAgreement, match="limit"):
                 client.round()
-            assert _ticks.correction == 0
+            assert ticks.correction == 0
             assert "limit" in client.status().problem
             assert near(sntp.Client([s.address], limit=None).round(), 5000)
 
@@ -265,7 +266,7 @@ def test_no_majority_no_correction():
             client = sntp.Client([a.address, b.address])
             with pytest.raises(sntp.NoAgreement, match="1 of 2"):
                 client.round()
-            assert _ticks.correction == 0
+            assert ticks.correction == 0
 
     coro.run(main)
 

@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coro
-from coro import _ticks, testing
+from coro import testing
+from coro._clock import ticks as _ticks
 from coro.clocks import best, describe, mach_time, posix_time, tsc_time
 
 SCALES = [tsc_time, posix_time, mach_time]
@@ -497,7 +498,8 @@ def test_a_counter_that_is_left_while_the_program_runs():
     in_child(
         """
         import time
-        from coro import _ticks, clocks
+        from coro import clocks
+        from coro._clock import ticks as _ticks
         t = clocks.tsc_time
         before = t.now_tsc()
         _ticks._shift_pairs(10 * _ticks.ticks_per_sec)       # as if the counter had gone back
@@ -515,7 +517,8 @@ def test_a_suspend_is_noticed_and_the_time_of_day_taken_over_anew():
         in_child(
             """
             import time
-            from coro import _ticks, clocks
+            from coro import clocks
+            from coro._clock import ticks as _ticks
             tsc = clocks.tsc_time
             tsc.now_raw_posix_usec()
             before, count = tsc.relative_tsc_time, clocks.describe().suspends

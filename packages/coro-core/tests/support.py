@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import coro
-from coro import _choose_poller, _kqueue, _ticks, testing
+from coro import testing
+from coro._clock import ticks
+from coro._poll import choose, kqueue
 
 #: Seconds after which a program counts as hung. Generous: the machine may be busy, and nothing waits for it normally.
 LIMIT = 60
@@ -29,7 +31,7 @@ PROLOGUE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handl
 
 def on_kqueue() -> bool:
     """Do the tests run on the poller for kqueue(2)?  It knows amounts, and has other descriptors of its own."""
-    return _choose_poller.choose() is _kqueue.KqueuePoller
+    return choose.choose() is kqueue.KqueuePoller
 
 
 def in_loop(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,4 +104,4 @@ def virtual_clock() -> Iterator[None]:
 
 def advance(seconds: float) -> None:
     """Move the virtual clock."""
-    _ticks.advance_virtual(round(seconds * 1e9))
+    ticks.advance_virtual(round(seconds * 1e9))

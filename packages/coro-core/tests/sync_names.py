@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 
 import coro
-from coro._conditions import barrier, condition_variable, event, inverted_semaphore, latch
-from coro._local import ThreadLocal
-from coro._locks import mutex, rw_lock, semaphore
-from coro._queues import channel, fifo
-from coro._sync_types import ChannelClosed
+from coro._sync.conditions import barrier, condition_variable, event, inverted_semaphore, latch
+from coro._sync.local import ThreadLocal
+from coro._sync.locks import mutex, rw_lock, semaphore
+from coro._sync.queues import channel, fifo
+from coro._sync.records import ChannelClosed
 
 __all__ = [
     "ChannelClosed",

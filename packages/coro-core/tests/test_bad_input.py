@@ -13,7 +13,7 @@ from support import in_loop, ok
 
 import coro
 from coro import asyncio_bridge, debug, files, limits, process, profiler
-from coro._poller import kevent_key
+from coro._poll.descriptors import kevent_key
 from coro.log import asn1
 from coro.read_stream import buffered_stream
 
@@ -45,7 +45,7 @@ faulthandler.dump_traceback_later(40, exit=True)
 warnings.simplefilter("ignore")
 import coro
 from coro import optional
-coro._output.saved_stderr = type("Null", (), {"write": lambda self, text: None, "flush": lambda self: None})()
+coro._runtime.output.saved_stderr = type("Null", (), {"write": lambda self, text: None, "flush": lambda self: None})()
 coro.set_exception_notifier(lambda: None)
 coro.set_print_exit_string(False)
 

@@ -15,14 +15,14 @@ from support import in_loop, ok, on_kqueue
 
 import coro
 from coro import NOTE, file_watcher, oserrors
-from coro._vnode import VnodeSource
+from coro.file_watcher._vnode import VnodeSource
 from coro.file_watcher import FileEvent, WatchLimitError, register, unregister
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 SOURCES = {"vnode": VnodeSource}
 if sys.platform.startswith("linux"):
-    from coro import _inotify
+    from coro.file_watcher import _inotify
 
     SOURCES["inotify"] = _inotify.InotifySource
 
@@ -483,7 +483,8 @@ def test_no_deadlock_while_one_is_open(source, tmp_path):
     lines = ok(
         f"""
         import coro, subprocess, sys
-        from coro import file_watcher, _vnode
+        from coro import file_watcher
+        from coro.file_watcher import _vnode
         if {source!r} == "vnode":
             file_watcher._source_type = lambda: _vnode.VnodeSource
         def main():
@@ -511,7 +512,8 @@ def test_a_forked_child(source, tmp_path):
     lines = ok(
         f"""
         import coro, os, warnings
-        from coro import file_watcher, _vnode
+        from coro import file_watcher
+        from coro.file_watcher import _vnode
         warnings.simplefilter("ignore", DeprecationWarning)  # there are worker OS threads, and this is about fork
         if {source!r} == "vnode":
             file_watcher._source_type = lambda: _vnode.VnodeSource

@@ -13,7 +13,7 @@ import pytest
 from support import in_loop, ok, program
 
 import coro
-from coro._scheduler import _suspend, _wake
+from coro._runtime.scheduler import _suspend, _wake
 from coro.groups import GroupError, group
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")

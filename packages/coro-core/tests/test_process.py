@@ -19,7 +19,7 @@ from support import advance, in_loop, ok, virtual_clock
 
 import coro
 from coro import oserrors
-from coro._poller import kevent_key
+from coro._poll.descriptors import kevent_key
 from coro.groups import group
 from coro.process import (
     DEV_NULL,

@@ -20,7 +20,7 @@ from support import advance, in_loop, ok, until, virtual_clock
 
 import coro
 from coro import oserrors
-from coro.listeners import open_listeners
+from coro._net.listeners import open_listeners
 from coro.servers import Server, ServerError
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -294,7 +294,7 @@ def test_out_of_descriptors():
         """
         import coro, os, resource, socket, sys, time
         said = []
-        coro._output.saved_stderr = type("S", (), {"write": lambda s, t: said.append(t), "flush": lambda s: None})()
+        coro._runtime.output.saved_stderr = type("S", (), {"write": lambda s, t: said.append(t), "flush": lambda s: None})()
 
         def main():
             with coro.Server(lambda conn, address: conn.sendall(b"hello"), ("127.0.0.1", 0)) as server:

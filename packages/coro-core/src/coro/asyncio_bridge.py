@@ -30,8 +30,9 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ParamSpec, TypeVar
 
-from coro import _events, _scheduler
-from coro._filters import EVFILT
+from coro._poll import events as _events
+from coro._runtime import scheduler
+from coro._poll.filters import EVFILT
 from coro.exceptions import Interrupted, TimeoutError
 
 __all__ = ["call", "entered", "get_loop", "iterate", "run"]
@@ -50,14 +51,14 @@ class _Selector(selectors.DefaultSelector):
         events: _Events = super().select(0)
         if events or (timeout is not None and timeout <= 0):
             with _outside():
-                _scheduler.yield_slice()
+                scheduler.yield_slice()
             return events or super().select(0)
         with _outside():
             if timeout is None:
                 _events.wait_for(self.fileno(), EVFILT.READ)
             else:
                 with contextlib.suppress(TimeoutError):
-                    _scheduler.with_timeout(timeout, _events.wait_for, self.fileno(), EVFILT.READ)
+                    scheduler.with_timeout(timeout, _events.wait_for, self.fileno(), EVFILT.READ)
         return super().select(0)
 
 
@@ -80,7 +81,7 @@ class _Bridge:
 
     def __init__(self) -> None:
         self.loop = asyncio.SelectorEventLoop(_Selector())
-        self.thread = _scheduler.spawn(self.body, daemon=True, thread_name="asyncio")
+        self.thread = scheduler.spawn(self.body, daemon=True, thread_name="asyncio")
 
     def body(self) -> None:
         loop = self.loop
@@ -122,7 +123,7 @@ os.register_at_fork(after_in_child=_forget)
 
 def _get() -> _Bridge:
     global _bridge
-    _scheduler._running_thread()  # refuse before anything is made
+    scheduler._running_thread()  # refuse before anything is made
     if _bridge is None or _bridge.thread.dead:
         _bridge = _Bridge()
     return _bridge
@@ -142,8 +143,8 @@ class _Waiter:
 
     __slots__ = ("done", "error", "result", "task", "thread")
 
-    def __init__(self, thread: _scheduler.coro) -> None:
-        self.thread: _scheduler.coro | None = thread
+    def __init__(self, thread: scheduler.coro) -> None:
+        self.thread: scheduler.coro | None = thread
         self.task: asyncio.Task[Any] | None = None
         self.done = False
         self.result: Any = None
@@ -168,7 +169,7 @@ class _Waiter:
                 self.result = task.result()
         self.done = True
         if thread is not None:
-            _scheduler._wake(thread)
+            scheduler._wake(thread)
 
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
         self.thread = None
@@ -200,19 +201,19 @@ def run(awaitable: Awaitable[_T]) -> _T:
         if isinstance(awaitable, Coroutine):
             awaitable.close()
         raise
-    waiter = _Waiter(_scheduler._running_thread())
+    waiter = _Waiter(scheduler._running_thread())
     # The thread-safe form because it ends the wait of the loop's thread.
     bridge.loop.call_soon_threadsafe(waiter.start, bridge.loop, awaitable, contextvars.copy_context())
     # The thread of asyncio is a daemon, whose waits count for nothing: this one stands for them.
-    _scheduler._count_io(1)
+    scheduler._count_io(1)
     try:
         while not waiter.done:
-            _scheduler._suspend(awaitable)
+            scheduler._suspend(awaitable)
     except BaseException:
         waiter.abandon(bridge.loop)
         raise
     finally:
-        _scheduler._count_io(-1)
+        scheduler._count_io(-1)
     if waiter.error is not None:
         try:
             raise waiter.error
@@ -288,7 +289,7 @@ async def call(function: Callable[_P, _T], /, *args: _P.args, **kws: _P.kwargs) 
         else:
             bridge.loop.call_soon_threadsafe(outcome, future.set_result, result)
 
-    thread = _scheduler.spawn(body, thread_name=getattr(function, "__qualname__", None))
+    thread = scheduler.spawn(body, thread_name=getattr(function, "__qualname__", None))
     try:
         return await future
     except asyncio.CancelledError:

@@ -30,7 +30,7 @@ from types import FrameType
 from typing import Any
 
 import coro
-from coro import _scheduler
+from coro._runtime import scheduler
 from coro.backdoor import _server
 from coro.backdoor._channel import Channel
 
@@ -222,7 +222,7 @@ def set_trace(frame: FrameType | None = None) -> bool:
     """
     if frame is not None and not isinstance(frame, FrameType):
         raise TypeError(f"expected a frame, not {type(frame).__name__}: {frame!r}")
-    thread = _scheduler._running_thread()
+    thread = scheduler._running_thread()
     if not any(client.idle and client.is_open for client in _clients):
         return False
     present = getattr(sys.gettrace(), "__self__", None)
@@ -238,7 +238,7 @@ def attach(thread: Any) -> None:
     TypeError when it is not a thread; ScheduleError when it is the running one or has not run; DeadCoroutine when it
     has ended; RuntimeError when it is traced already, or runs no Python function.
     """
-    if not isinstance(thread, _scheduler.coro):
+    if not isinstance(thread, scheduler.coro):
         raise TypeError(f"expected a thread (see coro.spawn), not {type(thread).__name__}: {thread!r}")
     if thread is coro.current():
         raise coro.ScheduleError(thread)
@@ -246,7 +246,7 @@ def attach(thread: Any) -> None:
     if frame is None and thread.started and not thread.dead:
         raise RuntimeError(f"{thread!r} runs no Python function that a debugger could show")
     debugger = _Debugger(thread)
-    _scheduler._trace_thread(thread, sys.settrace, debugger.trace_dispatch)
+    scheduler._trace_thread(thread, sys.settrace, debugger.trace_dispatch)
     debugger.prepare(frame)
 
 

@@ -24,7 +24,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from coro import _scheduler, oserrors
+from coro import oserrors
+from coro._runtime import scheduler
 from coro.offload import in_thread
 
 __all__ = [
@@ -229,7 +230,7 @@ def aio_read(fd: int | _HasFileno, nbytes: int, offset: int) -> bytes:
     O_DIRECT: open it without); ValueError for a negative number or one beyond 2**63 - 1; YieldFromMain outside a
     thread; and interruptions, which leave at once.
     """
-    _scheduler._running_thread()
+    scheduler._running_thread()
     fd = _fileno(fd)
     _check(nbytes, "number of bytes")
     _check(offset, "offset")
@@ -238,7 +239,7 @@ def aio_read(fd: int | _HasFileno, nbytes: int, offset: int) -> bytes:
     if nbytes <= _SMALL and (_NOWAIT or not nbytes):
         if c.in_a_row >= _IN_A_ROW:
             c.in_a_row = 0
-            _scheduler.yield_slice()
+            scheduler.yield_slice()
         got, complete = _read_cached(fd, nbytes, offset)
         if complete:
             c.in_a_row += 1
@@ -265,7 +266,7 @@ def aio_write(fd: int | _HasFileno, buffer: _Buffer, offset: int) -> int:
     interrupted write took place is unknown. The data is with the kernel, not yet on the disk: fsync(2) is yours, by
     ``in_thread``.
     """
-    _scheduler._running_thread()
+    scheduler._running_thread()
     fd = _fileno(fd)
     data = _as_bytes(buffer)
     _check(offset, "offset")
@@ -317,7 +318,7 @@ def many_lio_reads(fd: int | _HasFileno, pos: int, nbytes: int) -> list[bytes]:
     Returns the blocks; together they are short only when the file ends, and none is empty. Raises lio_listio_error
     when a request failed; otherwise as ``aio_read``.
     """
-    _scheduler._running_thread()
+    scheduler._running_thread()
     fd = _fileno(fd)
     _check(nbytes, "number of bytes")
     _check(pos, "offset")
@@ -346,7 +347,7 @@ def many_lio_writes(fd: int | _HasFileno, pos: int, blocks: Iterable[_Buffer]) -
     Returns how many bytes were written: all. Raises lio_listio_error when a request failed; otherwise as
     ``aio_write``.
     """
-    _scheduler._running_thread()
+    scheduler._running_thread()
     fd = _fileno(fd)
     _check(pos, "offset")
     everything = [_as_bytes(block) for block in blocks]

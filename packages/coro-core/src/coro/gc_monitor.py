@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NoReturn
 
-from coro._output import print_stderr
-from coro._scheduler import sleep_relative
+from coro._runtime.output import print_stderr
+from coro._runtime.scheduler import sleep_relative
 
 __all__ = ["garbage_report", "growth_report", "monitor_sleep_interval", "monitor_thread"]
 

@@ -25,13 +25,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from coro import _scheduler
-from coro._reports import default_exception_notifier
+from coro._runtime import scheduler
+from coro._introspection.reports import default_exception_notifier
 from coro.exceptions import Interrupted, LoopError, Shutdown
 
 __all__ = ["GroupError", "GroupStatistics", "group"]
 
-_WAIT_OBJECT = 6  # coro._scheduler.WAIT_OBJECT, for reports
+_WAIT_OBJECT = 6  # coro._runtime.scheduler.WAIT_OBJECT, for reports
 #: Seconds; the limit of a shield whose end is not a matter of time.
 _FOREVER = 1e9
 
@@ -75,7 +75,7 @@ class _Child:
         self.kwargs = kwargs
 
     def __call__(self) -> Any:
-        group, me = self.group, _scheduler.current()
+        group, me = self.group, scheduler.current()
         self.begun = True
         group._children[me] = None
         try:
@@ -116,16 +116,16 @@ class group:
     def __init__(self, limit: int | None = None) -> None:
         check_limit(limit)
         self._limit = limit
-        self._owner: _scheduler.coro | None = None
+        self._owner: scheduler.coro | None = None
         self._in_block = False
         self._closed = False
         self._break_sent = False
-        self._children: dict[_scheduler.coro, None] = {}
-        self._queue: deque[_scheduler.coro] = deque()
-        self._leaving: list[_scheduler.coro] = []  # their functions have ended, they themselves perhaps not quite
+        self._children: dict[scheduler.coro, None] = {}
+        self._queue: deque[scheduler.coro] = deque()
+        self._leaving: list[scheduler.coro] = []  # their functions have ended, they themselves perhaps not quite
         self._errors: list[BaseException] = []
-        self._waiter: _scheduler.coro | None = None
-        self._room_waiters: list[_scheduler.coro] = []
+        self._waiter: scheduler.coro | None = None
+        self._room_waiters: list[scheduler.coro] = []
         self._finished = self._failed = 0
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class group:
     def __enter__(self) -> group:
         if self._owner is not None:
             raise GroupError("this group is in use already, or was; make a new coro.group() for every block")
-        self._owner = _scheduler._running_thread()
+        self._owner = scheduler._running_thread()
         self._in_block = True
         return self
 
@@ -146,7 +146,7 @@ class group:
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> Literal[False]:
         self._in_block = False
-        if _scheduler.current() is not self._owner:
+        if scheduler.current() is not self._owner:
             self._close()
             raise GroupError(
                 f"the block of a group must be left in the thread that entered it ({self._owner!r}); its children were "
@@ -167,7 +167,7 @@ class group:
         self._close()
         while not self._over():
             try:
-                with _scheduler.shield(_FOREVER):
+                with scheduler.shield(_FOREVER):
                     self._wait()
             except Shutdown as e:  # through a shield: the loop's grace period is over, and every wait raises this
                 parting = e if parting is None else parting
@@ -204,10 +204,10 @@ class group:
 
     def _wait(self) -> None:
         """Until no child is left, and the interruption that was sent to the owner, if any, has arrived."""
-        me = _scheduler._running_thread()
+        me = scheduler._running_thread()
         while self._break_sent:
             try:
-                _scheduler.yield_slice()
+                scheduler.yield_slice()
                 self._break_sent = False  # a Shutdown has displaced it
             except _Broken as e:
                 if not self._is_own_break(e):
@@ -217,7 +217,7 @@ class group:
         self._waiter = me
         try:
             while self._children or self._queue:
-                _scheduler._suspend(self, _WAIT_OBJECT)
+                scheduler._suspend(self, _WAIT_OBJECT)
         finally:
             self._waiter = None
         self._closed = True
@@ -235,7 +235,7 @@ class group:
         thread_name: str | None = None,
         daemon: bool | None = None,
         **kwargs: Any,
-    ) -> _scheduler.coro:
+    ) -> scheduler.coro:
         """Start a thread of the group that calls ``function(*args, **kwargs)``; returns it and never switches.
 
         When ``limit`` children run already it is queued, and starts when one of them has ended.  Every thread of the
@@ -258,7 +258,7 @@ class group:
             label = getattr(function, "__qualname__", None)
             thread_name = label if isinstance(label, str) else type(function).__qualname__
         child = _Child(self, function, args, kwargs)
-        thread = _scheduler.new(child, thread_name=thread_name, daemon=owner.daemon if daemon is None else daemon)
+        thread = scheduler.new(child, thread_name=thread_name, daemon=owner.daemon if daemon is None else daemon)
         if self._full():
             self._queue.append(thread)
         else:
@@ -271,11 +271,11 @@ class group:
 
         Raises GroupError once the group is closing.
         """
-        me = _scheduler._running_thread()
+        me = scheduler._running_thread()
         while not self._closed and self._full():
             self._room_waiters.append(me)
             try:
-                _scheduler._suspend(self, _WAIT_OBJECT)
+                scheduler._suspend(self, _WAIT_OBJECT)
             finally:
                 if me in self._room_waiters:
                     self._room_waiters.remove(me)
@@ -288,7 +288,7 @@ class group:
         A child that calls it is asked too: Shutdown is raised in it at once.  WrongThreadError in another OS thread.
         """
         self._close()
-        me = _scheduler.current()
+        me = scheduler.current()
         if me in self._children:
             me.shutdown()
 
@@ -303,7 +303,7 @@ class group:
         return self._limit
 
     @property
-    def threads(self) -> list[_scheduler.coro]:
+    def threads(self) -> list[scheduler.coro]:
         """The children that have not ended, queued ones last."""
         return [t for t in (*self._children, *self._queue) if not t.dead]
 
@@ -326,7 +326,7 @@ class group:
             self._break_sent = True
             owner.raise_exception(_Broken(self))
 
-    def _leave(self, me: _scheduler.coro) -> None:
+    def _leave(self, me: scheduler.coro) -> None:
         """In a child: its function has ended."""
         self._children.pop(me, None)
         self._finished += 1
@@ -357,26 +357,26 @@ class group:
             except LoopError:  # the loop is ending; nothing starts any more
                 self._close()
         if self._waiter is not None and not self._children and not self._queue:
-            _scheduler._wake(self._waiter)
+            scheduler._wake(self._waiter)
         self._wake_room_waiters()
 
     def _wake_room_waiters(self) -> None:
         for thread in self._room_waiters:
-            _scheduler._wake(thread)
+            scheduler._wake(thread)
 
     def _close(self) -> None:
         """No more children; those there are have to end.  Tells each one once."""
         if self._closed:
             return
         self._closed = True
-        me = _scheduler.current()
+        me = scheduler.current()
         queue, self._queue = self._queue, deque()
         for thread in (*queue, *self._children):
             if thread is not me:
                 thread.shutdown()
         self._sweep()
         if self._waiter is not None and not self._children:
-            _scheduler._wake(self._waiter)
+            scheduler._wake(self._waiter)
         self._wake_room_waiters()
 
 
@@ -399,8 +399,8 @@ def _tell(errors: list[BaseException]) -> None:
     """Hand failures that leave nowhere to the exception notifier, which is called in an except block."""
     if not errors:
         return
-    notifier = _scheduler.set_exception_notifier(None)
-    _scheduler.set_exception_notifier(notifier)
+    notifier = scheduler.set_exception_notifier(None)
+    scheduler.set_exception_notifier(notifier)
     try:
         raise _grouped(errors)
     except BaseException:

@@ -21,9 +21,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from coro import _scheduler
-from coro._conditions import condition_variable
-from coro._locks import mutex
+from coro._runtime import scheduler
+from coro._sync.conditions import condition_variable
+from coro._sync.locks import mutex
 from coro.exceptions import DeadlockError
 
 __all__ = ["LockSmith", "MutexLockSmith", "find_cycle", "holders_of"]
@@ -32,7 +32,7 @@ __all__ = ["LockSmith", "MutexLockSmith", "find_cycle", "holders_of"]
 def holders_of(what: Any) -> tuple[Any, ...]:
     """The threads that hold what a thread can wait for (a lock, a thread that is joined); () when nobody does or it is
     not known."""
-    if isinstance(what, _scheduler.coro):
+    if isinstance(what, scheduler.coro):
         return () if what.dead else (what,)
     owners = getattr(what, "owners", None)
     if owners is None:
@@ -97,7 +97,7 @@ class LockSmith:
     def start_manager_thread(self) -> None:
         """Start the (daemon) thread that looks for deadlocks; does nothing if it runs."""
         if self._manager is None or self._manager.dead:
-            self._manager = _scheduler.spawn(self._manage, thread_name=f"{type(self).__name__} manager", daemon=True)
+            self._manager = scheduler.spawn(self._manage, thread_name=f"{type(self).__name__} manager", daemon=True)
 
     def stop_manager_thread(self) -> None:
         """End it; does nothing if there is none."""
@@ -107,7 +107,7 @@ class LockSmith:
 
     def _manage(self) -> None:
         while True:
-            _scheduler.sleep_relative(self.deadlock_check_period)
+            scheduler.sleep_relative(self.deadlock_check_period)
             self.check_for_deadlocks()
 
     def check_for_deadlocks(self) -> int:
@@ -153,7 +153,7 @@ class MutexLockSmith(LockSmith):
     def lock(self, key: Hashable) -> bool:
         """Wait until the name is free and lock it. Returns True when the thread had to wait. DeadlockError when waiting
         would close a circle; nothing is locked then."""
-        me = _scheduler.current()
+        me = scheduler.current()
         waited = self._pass_gate(me)
         lock = self._use(key)
         try:
@@ -168,7 +168,7 @@ class MutexLockSmith(LockSmith):
 
     def try_lock(self, key: Hashable) -> bool:
         """Lock the name if that needs no waiting. Returns True on FAILURE, False on success."""
-        me = _scheduler.current()
+        me = scheduler.current()
         if self._gate_shut(me):
             return True
         lock = self._use(key)
@@ -187,7 +187,7 @@ class MutexLockSmith(LockSmith):
             raise KeyError(key)
         lock.unlock()
         self._unuse(key)
-        self._let_go(_scheduler.current())
+        self._let_go(scheduler.current())
 
     @contextmanager
     def holding(self, key: Hashable) -> Iterator[None]:
@@ -208,7 +208,7 @@ class MutexLockSmith(LockSmith):
     def lock_global(self) -> bool:
         """Wait until nobody else holds any name, and keep everybody out. Returns True when the thread had to wait.
         DeadlockError when waiting would close a circle."""
-        me = _scheduler.current()
+        me = scheduler.current()
         if self._global.locked() and not self._global.has_lock():
             self._look(me, self._global)
         waited = self._global.lock()
@@ -224,7 +224,7 @@ class MutexLockSmith(LockSmith):
 
     def try_lock_global(self) -> bool:
         """Take the global lock if that needs no waiting. Returns True on FAILURE, False on success."""
-        if self._holders_except(_scheduler.current()):
+        if self._holders_except(scheduler.current()):
             return True
         return bool(self._global.trylock())
 

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from coro import _scheduler
+from coro._runtime import scheduler
 
 __all__ = ["get_max_workers", "in_thread", "set_max_workers", "statistics"]
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 #: Workers at most, unless set_max_workers() says otherwise: enough for a few slow name servers at once.
 DEFAULT_MAX_WORKERS = 16
-_WAIT_OFFLOAD = 8  # coro._scheduler.WAIT_OFFLOAD, for reports
+_WAIT_OFFLOAD = 8  # coro._runtime.scheduler.WAIT_OFFLOAD, for reports
 #: A worker without work ends after this many seconds.
 IDLE_SECONDS = 10.0
 
@@ -90,8 +90,8 @@ class _Pool:
 
     def reset(self) -> None:
         """Forget everything: at first, and in a forked child, where no worker exists."""
-        _scheduler._count_own_os_threads(-self.counted)
-        _scheduler._count_offloaded(-self.waiting)
+        scheduler._count_own_os_threads(-self.counted)
+        scheduler._count_offloaded(-self.waiting)
         self.counted = self.waiting = 0
         self.lock = threading.Lock()
         self.jobs: deque[_Job] = deque()
@@ -172,12 +172,12 @@ class _Pool:
         """A worker begins or ends."""
         with self.lock:
             self.counted += delta
-            _scheduler._count_own_os_threads(delta)
+            scheduler._count_own_os_threads(delta)
 
     def wait(self, delta: int) -> None:
         """A thread begins or ceases to wait for a job: no deadlock meanwhile."""
         self.waiting += delta
-        _scheduler._count_offloaded(delta)
+        scheduler._count_offloaded(delta)
 
 
 _pool = _Pool()
@@ -224,7 +224,7 @@ def _run(job: _Job) -> BaseException | None:
         if not job.abandoned:
             job.result = result
             job.error = error
-            if _scheduler._post_internal(_tell, job):
+            if scheduler._post_internal(_tell, job):
                 result = error = None
     return error
 
@@ -233,7 +233,7 @@ def _tell(job: _Job) -> None:
     """In main: wake whoever waits.  The thread holds the job, so nothing is freed here."""
     thread = job.thread
     if thread is not None:
-        _scheduler._wake(thread, None)
+        scheduler._wake(thread, None)
 
 
 def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -248,12 +248,12 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     """
     if not callable(function):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
-    job = _Job(function, args, kwargs, contextvars.copy_context(), _scheduler._running_thread())
+    job = _Job(function, args, kwargs, contextvars.copy_context(), scheduler._running_thread())
     _pool.wait(+1)
     try:
         _pool.submit(job)
         while not job.done:
-            _scheduler._suspend(job, _WAIT_OFFLOAD)
+            scheduler._suspend(job, _WAIT_OFFLOAD)
     except BaseException:
         with _pool.lock:
             job.abandoned = True

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from coro import _scheduler
+from coro._runtime import scheduler
 from coro.exceptions import TimeoutError, YieldFromMain
 
 __all__ = ["sleep_relative", "with_timeout"]
@@ -32,8 +32,8 @@ def with_timeout(timeout: float, function: Callable[..., Any], /, *args: Any, **
     at all. Without a loop: YieldFromMain outside the main OS thread, TypeError or ValueError for a limit that is no
     number.
     """
-    if _scheduler.coro_is_running():
-        return _scheduler.with_timeout(timeout, function, *args, **kwargs)
+    if scheduler.coro_is_running():
+        return scheduler.with_timeout(timeout, function, *args, **kwargs)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise TypeError(f"expected a number of seconds, not {timeout!r}")
     if timeout != timeout:
@@ -69,8 +69,8 @@ def with_timeout(timeout: float, function: Callable[..., Any], /, *args: Any, **
 
 def sleep_relative(delta: float, /) -> None:
     """Sleep for ``delta`` seconds, loop or no loop; 0 or less returns at once without a loop."""
-    if _scheduler.coro_is_running():
-        _scheduler.sleep_relative(delta)
+    if scheduler.coro_is_running():
+        scheduler.sleep_relative(delta)
         return
     if isinstance(delta, bool) or not isinstance(delta, (int, float)):
         raise TypeError(f"expected a number of seconds, not {delta!r}")

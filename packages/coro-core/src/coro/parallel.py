@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from coro import _scheduler
+from coro._runtime import scheduler
 from coro.exceptions import Shutdown
 from coro.groups import GroupError, group
 
@@ -90,15 +90,15 @@ def in_parallel(
         calls.append((function, tuple(args)))
     if not calls:
         return []
-    _scheduler._running_thread()  # refuse before anything is started
+    scheduler._running_thread()  # refuse before anything is started
     run = _Run(len(calls))
-    threads: list[_scheduler.coro] = []
+    threads: list[scheduler.coro] = []
     try:
         for index, (function, args) in enumerate(calls):
             name = getattr(function, "__qualname__", None)
             if not isinstance(name, str):
                 name = type(function).__qualname__
-            threads.append(_scheduler.spawn(run.call, index, function, args, thread_name=name))
+            threads.append(scheduler.spawn(run.call, index, function, args, thread_name=name))
         for thread in threads:
             thread.join()
     except BaseException:

@@ -21,10 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from coro import _scheduler, oserrors
-from coro._events import EVFILT, NOTE, wait_for
-from coro._poller import kevent_key
-from coro._socket import fd_sock
+from coro import oserrors
+from coro._runtime import scheduler
+from coro._poll.events import EVFILT, NOTE, wait_for
+from coro._poll.descriptors import kevent_key
+from coro._net.sock import fd_sock
 from coro.exceptions import Interrupted, LoopError, Shutdown, SimultaneousError
 from coro.groups import group
 
@@ -49,7 +50,7 @@ PIPE = subprocess.PIPE
 #: For ``stderr``: where ``stdout`` goes.
 STDOUT = subprocess.STDOUT
 
-_WAIT_OBJECT = 6  # coro._scheduler.WAIT_OBJECT, for reports
+_WAIT_OBJECT = 6  # coro._runtime.scheduler.WAIT_OBJECT, for reports
 _READ_SIZE = 65536  # what a pipe holds on Linux, pipe(7)
 
 
@@ -94,7 +95,7 @@ def waitpid(pid: int, /) -> tuple[int, int]:
         raise TypeError(f"a process is known by its number, an int, not {type(pid).__name__}: {pid!r}")
     if pid < 1:
         raise ValueError(f"expected the number of one child, not {pid}; wait for several with a thread each")
-    me = _scheduler._running_thread()
+    me = scheduler._running_thread()
     if pid in _waiting:
         raise SimultaneousError(me, _waiting[pid], kevent_key(EVFILT.PROC, pid))
     _waiting[pid] = me
@@ -167,8 +168,8 @@ class CoroProcess:
         self.stderr: fd_sock | None = stderr
         #: What waitpid gave, once somebody has waited.
         self.status: int | None = None
-        self._reaper: _scheduler.coro | None = None
-        self._others: list[_scheduler.coro] = []
+        self._reaper: scheduler.coro | None = None
+        self._others: list[scheduler.coro] = []
 
     def __repr__(self) -> str:
         state = "running" if self.status is None else f"ended with {self.returncode}"
@@ -185,7 +186,7 @@ class CoroProcess:
         oserrors.ECHILD when somebody else has reaped the process, and in a process that was forked from its parent.
         """
         self._check_parent()
-        me = _scheduler._running_thread() if self.status is None else None
+        me = scheduler._running_thread() if self.status is None else None
         while self.status is None:
             assert me is not None
             if self._reaper is None:
@@ -198,11 +199,11 @@ class CoroProcess:
                 finally:
                     self._reaper = None
                     for thread in self._others:
-                        _scheduler._wake(thread)
+                        scheduler._wake(thread)
             else:
                 self._others.append(me)
                 try:
-                    _scheduler._suspend(self, _WAIT_OBJECT)
+                    scheduler._suspend(self, _WAIT_OBJECT)
                 finally:
                     self._others.remove(me)
         return self.status
@@ -255,7 +256,7 @@ class CoroProcess:
         if self.status is not None or self._reaper is not None:
             return
         try:
-            _scheduler.spawn(self._reap, thread_name=f"reaper of {self.pid}")
+            scheduler.spawn(self._reap, thread_name=f"reaper of {self.pid}")
         except LoopError:
             self._reap_last()
 
@@ -271,7 +272,7 @@ class CoroProcess:
     def _reap_last(self) -> None:
         """The loop is ending.  What was killed ends at once, unless the kernel cannot let go of it."""
         try:
-            with _scheduler.shield(1):
+            with scheduler.shield(1):
                 self.wait()
         except (oserrors.ECHILD, Interrupted):
             if self.status is None:
@@ -413,10 +414,10 @@ def _job(
     """Run a command to its end.  However this is left, no process of the job is."""
     out: list[bytes] = []
     err: list[bytes] = []
-    _scheduler._running_thread()  # refuse before anything is started
+    scheduler._running_thread()  # refuse before anything is started
     if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"expected bytes as input, not {type(data).__name__}; encode() text first")
-    limit = _scheduler.timeout(timeout) if timeout else None
+    limit = scheduler.timeout(timeout) if timeout else None
     process = spawn_job_bg(command, DEV_NULL if data is None else PIPE, PIPE, stderr, None, cwd, env, pgrp)
     try:
         if limit is None:

@@ -11,7 +11,7 @@ Several acceptors may each find the last place free: what they accept too much, 
 queued member of the group; handlers never run in greater number than allowed.
 
 When the process is out of descriptors or the kernel out of buffers, ``accept_many`` itself pauses and tells (see
-_socket_receive.pxi).  Other errors of accept(2) belong to one connection ("Error handling" in accept(2): network errors
+_net/sock_receive.pxi).  Other errors of accept(2) belong to one connection ("Error handling" in accept(2): network errors
 that were pending on the new socket are reported by accept) or come from a packet filter (EPERM): they are counted and
 followed by a pause.  Those that say that the listener itself is no good end the server.
 
@@ -31,13 +31,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from coro import _scheduler, oserrors
-from coro._conditions import event
-from coro._socket import sock
-from coro.clients import _seconds
+from coro import oserrors
+from coro._runtime import scheduler
+from coro._sync.conditions import event
+from coro._net.sock import sock
+from coro._entry.connect import _seconds
 from coro.exceptions import ClosedError, LoopError, Shutdown, TimeoutError
 from coro.groups import GroupError, check_limit, group
-from coro.listeners import Listener, open_listeners
+from coro._net.listeners import Listener, open_listeners
 from coro.signal_handler import register, unregister
 
 __all__ = ["Server", "ServerError", "ServerStatistics", "serve"]
@@ -89,10 +90,10 @@ class ServerStatistics(NamedTuple):
 
 def _tell() -> None:
     """In an except block: hand the exception to the notifier."""
-    from coro._reports import default_exception_notifier
+    from coro._introspection.reports import default_exception_notifier
 
-    notifier = _scheduler.set_exception_notifier(None)
-    _scheduler.set_exception_notifier(notifier)
+    notifier = scheduler.set_exception_notifier(None)
+    scheduler.set_exception_notifier(notifier)
     try:
         (notifier or default_exception_notifier)()
     except Exception:
@@ -174,7 +175,7 @@ class Server:
         LoopError while the loop ends; WrongThreadError in another OS thread than the loop's."""
         if self._started or self._stopping:
             raise ServerError(f"a server is started once, and not after its end; make a new one: {self!r}")
-        _scheduler.spawn(self._run, thread_name=f"server on {self.addresses[0]}", daemon=self._daemon)
+        scheduler.spawn(self._run, thread_name=f"server on {self.addresses[0]}", daemon=self._daemon)
         self._started = True
         return self
 
@@ -219,7 +220,7 @@ class Server:
             self._ended.wait()
             return True
         try:
-            _scheduler.with_timeout(timeout, self._ended.wait)
+            scheduler.with_timeout(timeout, self._ended.wait)
         except TimeoutError:
             self.shutdown()
             self._ended.wait()
@@ -263,7 +264,7 @@ class Server:
         return False
 
     def _is_inside(self) -> bool:
-        return self._connections is not None and _scheduler.current() in self._connections.threads
+        return self._connections is not None and scheduler.current() in self._connections.threads
 
     def _refuse_inside(self, what: str) -> None:
         if self._is_inside():
@@ -316,7 +317,7 @@ class Server:
                     return
                 except OSError:
                     self._accept_errors += 1
-                    _scheduler.sleep_relative(ERROR_PAUSE)
+                    scheduler.sleep_relative(ERROR_PAUSE)
         except ClosedError as e:
             self._fail(e)
         except (GroupError, LoopError):
@@ -348,7 +349,7 @@ class Server:
         look = select.poll()
         look.register(listener.sock.fileno(), select.POLLIN)
         try:
-            with _scheduler.timeout(ERROR_PAUSE * 10):
+            with scheduler.timeout(ERROR_PAUSE * 10):
                 while look.poll(0) and (self._most is None or connections.statistics().running < self._most):
                     self._spawn(connections, [listener.sock.accept()])
         except (TimeoutError, OSError, GroupError, LoopError):
@@ -383,7 +384,7 @@ class Server:
     def _wrapped(self, conn: sock) -> Any:
         """What the handler gets, or None."""
         assert self._wrap is not None
-        limit = _scheduler.timeout(self._wrap_timeout)
+        limit = scheduler.timeout(self._wrap_timeout)
         try:
             with limit:
                 return self._wrap(conn)
@@ -403,7 +404,7 @@ class Server:
         if close is None:
             return
         try:
-            _scheduler.with_timeout(CLOSE_TIMEOUT, close)
+            scheduler.with_timeout(CLOSE_TIMEOUT, close)
         except (OSError, EOFError, ClosedError, TimeoutError):
             return  # the peer has gone, or does not listen
         except Exception:
@@ -417,7 +418,7 @@ _draining: dict[Server, float] = {}  # by SIGTERM: server -> seconds
 
 def _on_sigterm(signum: int) -> None:
     for server, seconds in list(_draining.items()):
-        _scheduler.spawn(server.drain, seconds, thread_name="drain after SIGTERM")
+        scheduler.spawn(server.drain, seconds, thread_name="drain after SIGTERM")
 
 
 @contextmanager
@@ -461,7 +462,7 @@ def serve(
         raise TypeError(f"started is a function of the server, not {started!r}")
     if drain_timeout is not None:
         drain_timeout = _seconds("drain_timeout", drain_timeout, 0)
-    _scheduler._running_thread()  # refuse before anything is opened
+    scheduler._running_thread()  # refuse before anything is opened
     server = Server(
         handler,
         address,

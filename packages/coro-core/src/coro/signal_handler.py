@@ -15,11 +15,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from coro import _scheduler, tb
-from coro._events import event_map, remove_handler, set_handler
-from coro._filters import EV, EVFILT
-from coro._output import one_line, write_stderr
-from coro._poller import py_kevent
+from coro import tb
+from coro._runtime import scheduler
+from coro._poll.events import event_map, remove_handler, set_handler
+from coro._poll.filters import EV, EVFILT
+from coro._runtime.output import one_line, write_stderr
+from coro._poll.descriptors import py_kevent
 from coro.exceptions import SimultaneousError
 
 __all__ = ["print_running_thread", "register", "register_signal_handler", "unregister"]
@@ -127,7 +128,7 @@ def print_running_thread(signum: int | None = None) -> Callable[[], None]:
 def _print_running(signum: int, frame: FrameType | None) -> None:
     """Runs between two bytecodes of whatever runs: it must raise nothing and never wait."""
     with contextlib.suppress(Exception):
-        thread: Any = _scheduler.current() if _scheduler._in_loop_os_thread() else None
+        thread: Any = scheduler.current() if scheduler._in_loop_os_thread() else None
         who = f"thread {thread.id} ({one_line(thread.name)})" if thread is not None else "no thread"
         at = "[]" if frame is None else tb.stack_string(frame)
         write_stderr(f"{signal.Signals(signum).name}: {who} at {at}\n")

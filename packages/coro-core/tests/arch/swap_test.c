@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unwind.h>
 
-#include "swap.h"
+#include "_switch/swap.h"
 
 #define STACK_SIZE (256 * 1024)
 #define ROUNDS 1000

@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 import coro
-from coro import _choose_poller, _kqueue, _scheduler
+from coro._poll import choose, kqueue as _kqueue
+from coro._runtime import scheduler
 
 SOURCE = Path(__file__).with_name("fake_kqueue.c")
 
@@ -28,7 +29,7 @@ def compiler() -> str | None:
 def build() -> Path:
     """The compiled library."""
     include = Path(coro.get_include())
-    digest = hashlib.sha256(SOURCE.read_bytes() + (include / "_kqueue.h").read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(SOURCE.read_bytes() + (include / "_poll/kqueue.h").read_bytes()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"coro-fake-kqueue-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
@@ -45,7 +46,7 @@ def build() -> Path:
 def use() -> None:
     """Have every loop from now on, in this process and in those it starts, run on the imitation."""
     os.environ.update(CORO_POLLER="kqueue", CORO_KQUEUE_LIBRARY=str(build()))
-    _scheduler.set_poller_factory(_choose_poller.choose())
+    scheduler.set_poller_factory(choose.choose())
 
 
 def library() -> ctypes.CDLL:

@@ -45,7 +45,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "_kqueue.h"
+#include "_poll/kqueue.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434

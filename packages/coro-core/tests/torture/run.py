@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from workload import Worker, World
 
 import coro
-from coro import _scheduler
+from coro._runtime import scheduler
 
 
 def parse(argv):
@@ -95,8 +95,8 @@ def main(argv=None):
     if not failures:
         if coro.get_live_coros():
             failures.append(f"{coro.get_live_coros()} thread objects are left")
-        if any(_scheduler._slot_owners()):
-            failures.append(f"slots are still bound: {_scheduler._slot_owners()}")
+        if any(scheduler._slot_owners()):
+            failures.append(f"slots are still bound: {scheduler._slot_owners()}")
         if gc.garbage:
             failures.append(f"garbage: {gc.garbage[:5]}")
         if world.parked or world.workers:

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import workload
 
 import coro
-from coro import _scheduler
+from coro._runtime import scheduler
 
 BLOCKING = {"_yield", "yield_slice", "sleep_relative"}
 
@@ -106,7 +106,7 @@ def once(counting, k, unraisable):
     del exception, main
     gc.collect()
     assert coro.get_live_coros() == threads_before, f"k={k}: {coro.get_live_coros()} thread objects"
-    assert not any(_scheduler._slot_owners()), f"k={k}: {_scheduler._slot_owners()}"
+    assert not any(scheduler._slot_owners()), f"k={k}: {scheduler._slot_owners()}"
     return reached
 
 

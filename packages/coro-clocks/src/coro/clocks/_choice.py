@@ -13,7 +13,7 @@ import time
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from coro import _ticks
+from coro._clock import ticks
 from coro.clocks import _wall, mach_time, posix_time, tsc_time
 
 __all__ = ["Description", "best", "describe"]
@@ -24,13 +24,13 @@ def _pair() -> tuple[int, int]:
     found = []
     for _ in range(8):
         before = time.monotonic_ns()
-        tick = _ticks.rdtsc()
+        tick = ticks.rdtsc()
         after = time.monotonic_ns()
         found.append((after - before, tick, (before + after) // 2))
     return min(found)[1:]
 
 
-_first_rate = _ticks.describe().ticks_per_sec
+_first_rate = ticks.describe().ticks_per_sec
 _first_pair = _pair()
 
 
@@ -63,7 +63,7 @@ class Description(NamedTuple):
 
 def best() -> ModuleType:
     """The time scale to use on this machine: one of the modules `tsc_time`, `posix_time`, `mach_time`."""
-    if _ticks.describe().source.removeprefix("virtual over ") != "monotonic":
+    if ticks.describe().source.removeprefix("virtual over ") != "monotonic":
         return tsc_time
     return mach_time if mach_time.available() else posix_time
 
@@ -79,13 +79,13 @@ def describe(scale: ModuleType | None = None) -> Description:
     if chosen not in (tsc_time, posix_time, mach_time):
         raise TypeError(f"expected one of the modules tsc_time, posix_time, mach_time, got {chosen!r}")
     info = chosen.describe()
-    core = _ticks.describe()
+    core = ticks.describe()
     own = chosen is tsc_time
     why = info.why
     if scale is None and not own:
         why += f"; the processor's counter is not used: {core.why}"
     drift = ahead = 0
-    if own and not _ticks.virtual_is_installed():
+    if own and not ticks.virtual_is_installed():
         drift = (core.ticks_per_sec - _first_rate) * 10**9 // _first_rate
         tick, ns = _pair()
         ahead = (tick - _first_pair[0]) * 10**9 // core.ticks_per_sec - (ns - _first_pair[1])
@@ -99,6 +99,6 @@ def describe(scale: ModuleType | None = None) -> Description:
         error_ppb=info.error_ppb,
         drift_ppb=drift,
         ahead_ns=ahead,
-        suspends=_ticks.suspends,
+        suspends=ticks.suspends,
         correction_usec=_wall.measured_usec(),
     )

@@ -26,7 +26,7 @@ from libc.stdint cimport int64_t, uint64_t
 import time as _time
 from operator import index as _index
 
-from coro import _ticks as _core
+from coro._clock import ticks as _core
 from coro.clocks import _wall
 
 cdef enum:

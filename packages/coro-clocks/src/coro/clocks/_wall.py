@@ -1,6 +1,6 @@
 """The time of day of this process: how far it is from the system's, and who has to know when it changes.
 
-coro-core links its ticks to the system's time of day plus one correction (`coro._ticks.set_correction`).  Here that
+coro-core links its ticks to the system's time of day plus one correction (`coro._clock.ticks.set_correction`).  Here that
 correction is the sum of two parts which come and go independently: what time servers have measured, and what a
 simulation adds.  Whoever waits for a time of day waits on `changed`, which every change wakes.
 
@@ -9,8 +9,9 @@ Cost: a change is one reading of two clocks and one wake-up for each waiting thr
 
 from __future__ import annotations
 
-from coro import _scheduler, _ticks
-from coro._conditions import condition_variable
+from coro._clock import ticks
+from coro._runtime import scheduler
+from coro._sync.conditions import condition_variable
 
 __all__ = ["changed", "correct", "measured_usec", "notify", "renew", "set_time", "simulated_usec", "step_time"]
 
@@ -25,14 +26,14 @@ def notify() -> None:
     """Wake whoever waits for a time of day; from any OS thread."""
     if not len(changed):
         return
-    if _scheduler._in_loop_os_thread():
+    if scheduler._in_loop_os_thread():
         changed.wake_all()
     else:
-        _scheduler.post(changed.wake_all)
+        scheduler.post(changed.wake_all)
 
 
 def _apply() -> None:
-    _ticks.set_correction(_measured + _simulated)
+    ticks.set_correction(_measured + _simulated)
     notify()
 
 
@@ -55,7 +56,7 @@ def correct(usec: int) -> None:
 
 def renew() -> None:
     """Link ticks and the time of day anew: somebody may have set the clock."""
-    _ticks.update_time_relation()
+    ticks.update_time_relation()
     notify()
 
 
@@ -63,7 +64,7 @@ def set_time(posix_usec: int) -> None:
     """Simulate that it is this POSIX microsecond; 0 ends the simulation."""
     global _simulated
     before = _simulated
-    _simulated = 0 if posix_usec == 0 else posix_usec - (_ticks.get_usec() - _simulated)
+    _simulated = 0 if posix_usec == 0 else posix_usec - (ticks.get_usec() - _simulated)
     _undo_unless_applied(before)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from coro._ticks import ClockInfo
+from coro._clock.ticks import ClockInfo
 from coro.clocks._scale import *  # noqa: F403 - all of it is the interface
 
 def install(

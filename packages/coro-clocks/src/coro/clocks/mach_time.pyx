@@ -13,9 +13,9 @@ Cost: a reading is a function call, about 10 ns on macOS.
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
-from coro cimport _ticks
-from coro._abi cimport require_abi
-from coro._ticks cimport coro_clock, coro_clock_due, coro_now
+from coro._clock cimport ticks
+from coro._runtime.abi cimport require_abi
+from coro._clock.ticks cimport coro_clock, coro_clock_due, coro_now
 
 cdef extern from *:
     """
@@ -41,7 +41,7 @@ cdef extern from *:
 
 require_abi()
 
-cdef coro_clock *core = _ticks.clock()
+cdef coro_clock *core = ticks.clock()
 cdef uint64_t taken = 0                          # number of coro-core's relation that ours was taken from
 cdef int64_t relation_tick = 0
 cdef int64_t relation_usec = 0
@@ -104,7 +104,7 @@ def available() -> bool:
 
 
 def describe():
-    """Which clock the ticks come from, their rate, its possible error and why: a `coro._ticks.ClockInfo`.
+    """Which clock the ticks come from, their rate, its possible error and why: a `coro._clock.ticks.ClockInfo`.
 
     OSError where there is no such clock.
     """

@@ -10,13 +10,13 @@ Cost: a reading is a call of clock_gettime(2), about 25 ns where the kernel has 
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from coro cimport _ticks
-from coro._abi cimport require_abi
-from coro._ticks cimport CORO_CLOCK_VIRTUAL, coro_clock, coro_clock_due, coro_now
+from coro._clock cimport ticks
+from coro._runtime.abi cimport require_abi
+from coro._clock.ticks cimport CORO_CLOCK_VIRTUAL, coro_clock, coro_clock_due, coro_now
 
 require_abi()
 
-cdef coro_clock *core = _ticks.clock()
+cdef coro_clock *core = ticks.clock()
 cdef uint64_t taken = 0                          # number of coro-core's relation that ours was taken from
 cdef int64_t relation_tick = 0
 cdef int64_t relation_usec = 0
@@ -42,7 +42,7 @@ include "_scale.pxi"
 
 
 def describe():
-    """Which clock the ticks come from, their rate, its possible error and why: a `coro._ticks.ClockInfo`."""
+    """Which clock the ticks come from, their rate, its possible error and why: a `coro._clock.ticks.ClockInfo`."""
     source = "virtual over monotonic" if core.mode == CORO_CLOCK_VIRTUAL else "monotonic"
     return _core.ClockInfo(source, 1000000000, 0, "CLOCK_MONOTONIC is on every system", 0)
 

@@ -19,7 +19,8 @@ from datetime import datetime
 from typing import Any
 
 import coro
-from coro import _scheduler, _ticks
+from coro._clock import ticks
+from coro._runtime import scheduler
 from coro.clocks import _timerfd, _wall, mach_time, posix_time, tsc_time
 
 __all__ = ["sleep_until", "wall_usec"]
@@ -100,10 +101,10 @@ def _target(when: Any) -> int:
 
 def _agree() -> None:
     """Take the system's time of day over anew if it is not what ticks say."""
-    if _ticks.virtual_is_installed():
+    if ticks.virtual_is_installed():
         return
-    system = time.time_ns() // 1000 + _ticks.correction
-    if abs(system - _ticks.get_usec()) > TOLERANCE:
+    system = time.time_ns() // 1000 + ticks.correction
+    if abs(system - ticks.get_usec()) > TOLERANCE:
         _wall.renew()
 
 
@@ -131,7 +132,7 @@ def sleep_until(when: Any) -> None:
     _watch.enter()
     try:
         while (left := target - wall_usec()) > 0:
-            _wait(min(left / 1e6, LONGEST if _watch.sees or _ticks.virtual_is_installed() else LONGEST_BLIND))
+            _wait(min(left / 1e6, LONGEST if _watch.sees or ticks.virtual_is_installed() else LONGEST_BLIND))
             _agree()
     finally:
         _watch.leave()
@@ -139,7 +140,7 @@ def sleep_until(when: Any) -> None:
 
 def _wait(seconds: float) -> None:
     """Wait so long, or until the time of day changes."""
-    limit = _scheduler.timeout(seconds)
+    limit = scheduler.timeout(seconds)
     try:
         with limit:
             _wall.changed.wait()

@@ -35,7 +35,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import coro
-from coro import _scheduler, _ticks
+from coro._clock import ticks
+from coro._runtime import scheduler
 from coro.clocks import _wall, sleeping
 from coro.clocks.sntp_packet import MOST_BYTES, SERVER, Packet, PeerError, decode, encode, to_posix_ns
 from coro.exceptions import ResolverNameError
@@ -113,8 +114,8 @@ def _system_ahead() -> int:
 
 def _local_ns(tick: int) -> int:
     """A tick as POSIX nanoseconds of this process, without what a simulation adds."""
-    usec = _ticks.relative_usec_time - _wall.simulated_usec()
-    return usec * 1000 + (tick - _ticks.relative_tsc_time) * 10**9 // _ticks.ticks_per_sec
+    usec = ticks.relative_usec_time - _wall.simulated_usec()
+    return usec * 1000 + (tick - ticks.relative_tsc_time) * 10**9 // ticks.ticks_per_sec
 
 
 def check(packet: Packet, cookie: int) -> bool:
@@ -158,13 +159,13 @@ def _ask(server: tuple[str, int], family: int, address: str) -> Sample:
         s.connect((address, server[1]))
         cookie = secrets.randbits(64) or 1
         question = encode(Packet(transmit=cookie))
-        relation = _ticks.relative_tsc_time, _ticks.relative_usec_time
-        sent = _ticks.rdtsc()
+        relation = ticks.relative_tsc_time, ticks.relative_usec_time
+        sent = ticks.rdtsc()
         s.send(question)
         problem = "nothing came"
         for _ in range(MOST_WRONG):
             data = s.recv(MOST_BYTES + 1)
-            back = _ticks.rdtsc()
+            back = ticks.rdtsc()
             try:
                 packet = decode(data)
             except PeerError as e:
@@ -173,7 +174,7 @@ def _ask(server: tuple[str, int], family: int, address: str) -> Sample:
             if not check(packet, cookie):
                 problem = "a packet came that is no answer to this question"
                 continue
-            if relation != (_ticks.relative_tsc_time, _ticks.relative_usec_time):
+            if relation != (ticks.relative_tsc_time, ticks.relative_usec_time):
                 raise PeerError("the time of day was changed while the question was on its way")
             return _sample(server, packet, _local_ns(sent), _local_ns(back))
         raise PeerError(f"{MOST_WRONG} packets came and none was an answer; the last: {problem}")
@@ -190,7 +191,7 @@ def query(server: Address, *, timeout: float = 5.0) -> Sample:
     what interrupts the thread.
     """
     host, port = _address(server)
-    limit = _scheduler.timeout(timeout)
+    limit = scheduler.timeout(timeout)
     try:
         with limit:
             return _ask((host, port), *_resolve(host))
@@ -321,11 +322,11 @@ class Client:
 
     def _wait(self, seconds: float) -> None:
         """Wait so long, or until the system's clock is set."""
-        until = coro.get_now() + _ticks.from_duration(seconds)
+        until = coro.get_now() + ticks.from_duration(seconds)
         before = _system_ahead()
         sleeping._watch.enter()
         try:
-            while (left := _ticks.to_duration(until - coro.get_now())) > 0:
+            while (left := ticks.to_duration(until - coro.get_now())) > 0:
                 sleeping._wait(min(left, sleeping.LONGEST))
                 sleeping._agree()
                 if abs(_system_ahead() - before) > _SET:
@@ -357,7 +358,7 @@ class Client:
                 self._skip[server] = wait - 1
             else:
                 due.append(server)
-        correction = _ticks.correction
+        correction = ticks.correction
         samples: list[Sample] = []
         problems: list[str] = []
         with coro.group() as g:
@@ -371,7 +372,7 @@ class Client:
                 f"the servers are {best.offset_ns / 1e9:+.3f} s away, more than the limit of {self._limit} s; set the "
                 "system's clock, or raise the limit"
             )
-        if correction != _ticks.correction:
+        if correction != ticks.correction:
             raise PeerError("the time of day was changed while the servers were asked")
         _wall.correct(_wall.measured_usec() + round(best.offset_ns / 1000))
         return best

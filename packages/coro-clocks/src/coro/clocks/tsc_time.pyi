@@ -1,6 +1,6 @@
 """Types of the compiled module tsc_time.pyx."""
 
-from coro._ticks import ClockInfo
+from coro._clock.ticks import ClockInfo
 from coro.clocks._scale import *  # noqa: F403 - all of it is the interface
 
 def describe() -> ClockInfo: ...

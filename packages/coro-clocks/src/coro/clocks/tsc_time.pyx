@@ -17,13 +17,13 @@ Cost: a reading from C is one branch and the counter instruction; from Python th
 
 from libc.stdint cimport int64_t, uint64_t
 
-from coro cimport _ticks
-from coro._abi cimport require_abi
-from coro._ticks cimport coro_clock, coro_clock_due, coro_now
+from coro._clock cimport ticks
+from coro._runtime.abi cimport require_abi
+from coro._clock.ticks cimport coro_clock, coro_clock_due, coro_now
 
 require_abi()
 
-cdef coro_clock *core = _ticks.clock()
+cdef coro_clock *core = ticks.clock()
 
 
 cdef int64_t scale_read() except? -1:
@@ -39,8 +39,8 @@ cdef int scale_rate(uint64_t *num, uint64_t *den) except -1:
 cdef int scale_relation(int64_t *tick, int64_t *usec) except -1:
     cdef int64_t now = coro_now(core)
     if coro_clock_due(core, now):
-        _ticks.tend(now)
-    _ticks.relation(tick, usec)
+        ticks.tend(now)
+    ticks.relation(tick, usec)
     return 0
 
 
@@ -48,7 +48,7 @@ include "_scale.pxi"
 
 
 def describe():
-    """Which clock the ticks come from, their rate, its possible error and why: a `coro._ticks.ClockInfo`."""
+    """Which clock the ticks come from, their rate, its possible error and why: a `coro._clock.ticks.ClockInfo`."""
     return _core.describe()
 
 

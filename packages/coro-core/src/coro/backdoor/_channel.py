@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import coro
-from coro import _scheduler
+from coro._runtime import scheduler
 from coro.backdoor import _telnet
 from coro.backdoor._complete import complete
 
@@ -239,7 +239,7 @@ class Channel:
         in the owner they end the session (Shutdown), elsewhere the text is lost."""
         if not self.is_open:
             return
-        if not _scheduler._in_loop_os_thread() or coro.current() is not self.owner:
+        if not scheduler._in_loop_os_thread() or coro.current() is not self.owner:
             self._print_late(text)
             return
         for at in range(0, len(text), PIECE):
@@ -307,7 +307,7 @@ class Channel:
 
 def _in_loop(function: Callable[[], object]) -> None:
     """Call a short function of ours in the loop's OS thread: at once if this is it."""
-    if _scheduler._in_loop_os_thread():
+    if scheduler._in_loop_os_thread():
         function()
     else:
-        _scheduler._post_internal(function)
+        scheduler._post_internal(function)

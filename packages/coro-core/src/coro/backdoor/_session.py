@@ -64,7 +64,7 @@ class _Help:
 
 def threads(part: str = "") -> None:
     """Print a line for every thread: id, name, what it waits for, where it is. ``part``: only those with that text."""
-    from coro._reports import describe_wait
+    from coro._introspection.reports import describe_wait
 
     for number, (name, thread, where) in sorted(coro.where_all().items()):
         line = f"{number:>6} {name:<24} {describe_wait(thread)}\n       at {where}"

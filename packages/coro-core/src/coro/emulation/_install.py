@@ -19,23 +19,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from coro import _emulated, _scheduler
-from coro.emulation import (
-    _files,
-    _fresh,
-    _instances,
-    _originals,
-    _os,
-    _thread,
-    queue,
-    select,
-    signal,
-    socket,
-    ssl,
-    subprocess,
-    threading,
-    time,
-)
+from coro._runtime import scheduler
+from coro.emulation import _blocking
+from coro.emulation import _fresh, _instances, _originals
+from coro.emulation._modules import files as _files, os as _os, thread as _thread, queue, select, signal, socket, ssl, subprocess, threading, time
 from coro.emulation._plan import Plan
 from coro.emulation._warning import EmulationWarning
 
@@ -93,12 +80,12 @@ def _spawn_main(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         try:
             return function(*args, **kwargs)
         finally:
-            if is_installed() and _emulated.get_main() == _scheduler.current().id:
+            if is_installed() and _blocking.get_main() == scheduler.current().id:
                 threading.join_threads()
 
     main.__qualname__ = main.__name__ = getattr(function, "__qualname__", type(function).__qualname__)
     thread = _state.spawn_main(main, (), {})
-    _emulated.set_main(thread.id, _real_threading.main_thread().ident)
+    _blocking.set_main(thread.id, _real_threading.main_thread().ident)
     return thread
 
 
@@ -106,8 +93,8 @@ def install() -> None:
     """See coro.install_thread_emulation."""
     if is_installed():
         return
-    if _scheduler.coro_is_running() and not _scheduler._in_loop_os_thread():
-        _scheduler._all_threads()  # raises WrongThreadError
+    if scheduler.coro_is_running() and not scheduler._in_loop_os_thread():
+        scheduler._all_threads()  # raises WrongThreadError
     for name in _OWN:
         importlib.import_module(name)
     _originals.take_copies()
@@ -126,10 +113,10 @@ def install() -> None:
         threading.take_over_main(plan)
         problems = _instances.exchange()
         signal.take_over()
-        _state.spawn_main = _scheduler._spawn_main
-        _scheduler._spawn_main = _spawn_main
-        if _emulated.in_thread_of_loop():
-            _emulated.set_main(_scheduler.current().id, _real_threading.main_thread().ident)
+        _state.spawn_main = scheduler._spawn_main
+        scheduler._spawn_main = _spawn_main
+        if _blocking.in_thread_of_loop():
+            _blocking.set_main(scheduler.current().id, _real_threading.main_thread().ident)
         problems += [f"the running OS thread {name!r}" for name in running]
         if problems:
             warnings.warn(
@@ -159,12 +146,12 @@ def uninstall() -> None:
     plan = _state.plan
     if plan is None:
         return
-    if _scheduler.coro_is_running() and not _scheduler._in_loop_os_thread():
-        _scheduler._all_threads()
+    if scheduler.coro_is_running() and not scheduler._in_loop_os_thread():
+        scheduler._all_threads()
     if _state.spawn_main is not None:
-        _scheduler._spawn_main = _state.spawn_main
+        scheduler._spawn_main = _state.spawn_main
         _state.spawn_main = None
-    _emulated.set_main(0, _real_threading.main_thread().ident)
+    _blocking.set_main(0, _real_threading.main_thread().ident)
     signal.give_back()
     if _state.finder is not None:
         _state.finder.take_out()

@@ -21,8 +21,8 @@ import types
 from collections import deque
 from typing import Any
 
-from coro import _emulated
-from coro._local import ThreadLocal
+from coro.emulation import _blocking
+from coro._sync.local import ThreadLocal
 
 __all__ = ["exchange"]
 
@@ -74,7 +74,7 @@ class _Exchange:
             if type(old) is _LOCAL:
                 new = _new_local(old)
             elif _is_free(old):
-                new = _emulated.Lock() if type(old) is _LOCK else _emulated.RLock()
+                new = _blocking.Lock() if type(old) is _LOCK else _blocking.RLock()
             found = self.new[id(old)] = (old, new)
         return found[1]
 
@@ -160,7 +160,7 @@ class _Exchange:
         """A condition keeps methods of its lock."""
         for condition in self.conditions:
             lock = getattr(condition, "_lock", None)
-            if isinstance(lock, (_emulated.Lock, _emulated.RLock)):
+            if isinstance(lock, (_blocking.Lock, _blocking.RLock)):
                 waiters = condition._waiters  # type: ignore[attr-defined]
                 condition.__init__(lock)  # type: ignore[misc]
                 condition._waiters = waiters  # type: ignore[attr-defined]

@@ -21,7 +21,8 @@ import threading
 import time
 from typing import Any, Protocol
 
-from coro import _output, _scheduler, offload
+from coro import offload
+from coro._runtime import output, scheduler
 from coro.exceptions import Interrupted
 
 __all__ = ["Background", "ComboLogger", "FileLogger", "Logger", "StderrLogger", "SysLogger", "text_of"]
@@ -96,7 +97,7 @@ class StderrLogger:
 
 
 #: Kept apart from coro.saved_stderr, which redirect_stderr() replaces: that must not lead back here.
-_original_stderr: Any = _output.saved_stderr
+_original_stderr: Any = output.saved_stderr
 
 
 class SysLogger:
@@ -218,10 +219,10 @@ class Background(io.RawIOBase):
     def _begin(self) -> None:
         self._thread = True
         try:
-            if _scheduler._in_loop_os_thread():
-                _scheduler.spawn(self._work, thread_name="log writer", daemon=True)
+            if scheduler._in_loop_os_thread():
+                scheduler.spawn(self._work, thread_name="log writer", daemon=True)
                 return
-            if _scheduler._post_internal(self._spawn):
+            if scheduler._post_internal(self._spawn):
                 return
         except Exception:  # the loop is ending
             pass
@@ -229,7 +230,7 @@ class Background(io.RawIOBase):
 
     def _spawn(self) -> None:
         try:
-            _scheduler.spawn(self._work, thread_name="log writer", daemon=True)
+            scheduler.spawn(self._work, thread_name="log writer", daemon=True)
         except Exception:
             self._write_now()
 

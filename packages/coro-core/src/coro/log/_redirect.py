@@ -6,7 +6,7 @@ import io
 import sys
 from typing import Any
 
-from coro import _output
+from coro._runtime import output
 from coro.log import _facility
 
 __all__ = ["Redirector", "redirect_stderr"]
@@ -65,8 +65,8 @@ class Redirector(io.TextIOBase):
             self._before = None
             if sys.stderr is self:
                 sys.stderr = stderr
-            if _output.saved_stderr is self:
-                _output.saved_stderr = saved
+            if output.saved_stderr is self:
+                output.saved_stderr = saved
         line, self._line = self._line, ""
         self._log(line)
 
@@ -79,7 +79,7 @@ def redirect_stderr() -> Redirector:
     latency warning). What C code writes to descriptor 2, the watchdog's reports among it, still goes there. Returns the
     object that stands for stderr now; its ``restore()`` ends it."""
     redirector = Redirector()
-    redirector._before = (sys.stderr, _output.saved_stderr)
+    redirector._before = (sys.stderr, output.saved_stderr)
     sys.stderr = redirector
-    _output.saved_stderr = redirector
+    output.saved_stderr = redirector
     return redirector

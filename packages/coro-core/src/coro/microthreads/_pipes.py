@@ -18,10 +18,10 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from coro import _scheduler
-from coro._local import ThreadLocal
-from coro._queues import channel
-from coro._sync_types import ChannelClosed
+from coro._runtime import scheduler
+from coro._sync.local import ThreadLocal
+from coro._sync.queues import channel
+from coro._sync.records import ChannelClosed
 from coro.exceptions import Interrupted, Shutdown, WrongThreadError
 
 _T = TypeVar("_T")
@@ -80,7 +80,7 @@ class _Inside:
         if not callable(function):
             raise TypeError(f"expected a function to run, not {type(function).__name__}: {function!r}")
         producer = _Producer(self, stdin, _name_of(function))
-        _scheduler.spawn(producer.run, function, args, kws, thread_name=producer.name)
+        scheduler.spawn(producer.run, function, args, kws, thread_name=producer.name)
 
     def close_from_anywhere(self) -> None:
         """For finalisers, which the collector may run in any OS thread."""
@@ -88,7 +88,7 @@ class _Inside:
             self.close()
         except WrongThreadError:
             try:
-                _scheduler.post(self.close)
+                scheduler.post(self.close)
             except Exception:
                 pass  # the loop has ended, and the producers with it
 

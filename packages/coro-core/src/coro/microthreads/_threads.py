@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from coro import _scheduler
-from coro._output import print_stderr
+from coro._runtime import scheduler
+from coro._runtime.output import print_stderr
 from coro.exceptions import Interrupted
 from coro.tb import traceback_string
 
@@ -49,7 +49,7 @@ def start_and_forget(
     _check(function)
     if exception_handler is not None:
         _check(exception_handler)
-    _scheduler.spawn(_guarded, exception_handler, function, args, kws, thread_name=_name_of(function))
+    scheduler.spawn(_guarded, exception_handler, function, args, kws, thread_name=_name_of(function))
 
 
 def _guarded(
@@ -118,7 +118,7 @@ class micro_thread(Generic[_T]):
         name = _name_of(function)
         self._outcome = _Outcome(name)
         #: The thread itself (coro.coro): its name, where it is, shutdown().
-        self.thread = _scheduler.spawn(self._outcome.run, function, args, kws, thread_name=name)
+        self.thread = scheduler.spawn(self._outcome.run, function, args, kws, thread_name=name)
 
     def wait(self) -> _T:
         """Wait for the end of the function and return its result, or raise what it raised; may be called repeatedly.

@@ -20,7 +20,7 @@ import abc
 import time
 from typing import Any
 
-from coro import _scheduler
+from coro._runtime import scheduler
 
 __all__ = ["Notifier", "add_notifier", "notifiers", "remove_notifier", "timed_wait_seconds"]
 
@@ -69,16 +69,16 @@ class Notifier(abc.ABC):
         Raises YieldFromMain outside threads, and whatever interrupts the thread. While threads wait here the loop does
         not take them for deadlocked.
         """
-        _scheduler._count_io(1)
+        scheduler._count_io(1)
         try:
-            return _scheduler._suspend(self)
+            return scheduler._suspend(self)
         finally:
-            _scheduler._count_io(-1)
+            scheduler._count_io(-1)
 
     @staticmethod
-    def wake(thread: _scheduler.coro, value: Any = None) -> bool:
+    def wake(thread: scheduler.coro, value: Any = None) -> bool:
         """Let a thread that is in ``wait`` go on, with this value; False when it is about to run or dead."""
-        return _scheduler._wake(thread, value)
+        return scheduler._wake(thread, value)
 
 
 def notifiers() -> list[Notifier]:
@@ -96,10 +96,10 @@ def add_notifier(notifier: Notifier) -> None:
         raise TypeError(f"expected a Notifier, not {type(notifier).__name__}: {notifier!r}")
     if notifier in _notifiers:
         raise ValueError("this notifier is in use already")
-    _scheduler.current()  # refuse other OS threads
+    scheduler.current()  # refuse other OS threads
     _notifiers.append(notifier)
     _notifiers.sort(key=lambda n: -n.priority)
-    _scheduler._set_poll_hook(_poll)
+    scheduler._set_poll_hook(_poll)
 
 
 def remove_notifier(notifier: Notifier) -> None:
@@ -108,7 +108,7 @@ def remove_notifier(notifier: Notifier) -> None:
         raise ValueError("this notifier is not in use")
     _notifiers.remove(notifier)
     if not _notifiers:
-        _scheduler._set_poll_hook(None)
+        scheduler._set_poll_hook(None)
 
 
 def _ask(notifier: Notifier, method: str, *args: Any) -> Any:
@@ -120,7 +120,7 @@ def _ask(notifier: Notifier, method: str, *args: Any) -> Any:
     except Exception:
         if notifier in _notifiers:
             remove_notifier(notifier)
-        _scheduler._notify()
+        scheduler._notify()
         return None
 
 
@@ -130,30 +130,30 @@ def _poll(wait: int) -> None:
     active = []
     for notifier in notifiers():
         if notifier.priority < 0 and not looked:
-            _scheduler._poll_kernel(0)
+            scheduler._poll_kernel(0)
             looked = True
         found = _ask(notifier, "poll")
         if found is not None:
             active.append(notifier)
             happened |= bool(found)
     # Whatever they said, threads may be runnable now.
-    if _scheduler._poll_kernel(0) or happened or wait == 0:
+    if scheduler._poll_kernel(0) or happened or wait == 0:
         return
     if not active:
-        _scheduler._poll_kernel(wait)
+        scheduler._poll_kernel(wait)
         return
     seconds = wait / 1e9
     if len(active) == 1:
-        fd = _scheduler._begin_watch()
+        fd = scheduler._begin_watch()
         if fd == -2:
             return
         if fd >= 0:
             try:
                 waited = _ask(active[0], "wait_with", fd, seconds) is not NotImplemented
             finally:
-                _scheduler._end_watch()
+                scheduler._end_watch()
             if waited:
-                _scheduler._poll_kernel(0)
+                scheduler._poll_kernel(0)
                 return
     deadline = time.monotonic() + seconds
     for notifier in active:
@@ -162,4 +162,4 @@ def _poll(wait: int) -> None:
             return
         if notifier in _notifiers and _ask(notifier, "timed_wait", short) not in (NotImplemented, False, None):
             break
-    _scheduler._poll_kernel(max(0, round(min(timed_wait_seconds, deadline - time.monotonic()) * 1e9)))
+    scheduler._poll_kernel(max(0, round(min(timed_wait_seconds, deadline - time.monotonic()) * 1e9)))

@@ -23,7 +23,7 @@ import contextlib
 import tkinter
 from typing import Any
 
-from coro import _scheduler
+from coro._runtime import scheduler
 from coro.microthreads.notifiers import Notifier, add_notifier, notifiers, remove_notifier
 
 __all__ = ["TkNotifier"]
@@ -45,7 +45,7 @@ class TkNotifier(Notifier):
         if not isinstance(root, tkinter.Tk):
             raise TypeError(f"expected the root window, a tkinter.Tk, not {type(root).__name__}: {root!r}")
         self._tk: Any = root.tk
-        self._waiting: list[_scheduler.coro] = []
+        self._waiting: list[scheduler.coro] = []
         self._open = True
         self._watched = -1
         root.bind("<Destroy>", self._destroyed, add="+")
@@ -58,7 +58,7 @@ class TkNotifier(Notifier):
 
     def wait(self) -> None:
         """Block the calling thread until the window is closed."""
-        me = _scheduler._running_thread()
+        me = scheduler._running_thread()
         while self._open:
             self._waiting.append(me)
             try:

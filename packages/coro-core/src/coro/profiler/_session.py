@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-from coro import _conditions, _locks, _queues, _scheduler, _ticks
+from coro._clock import ticks as _ticks
+from coro._runtime import scheduler
+from coro._sync import conditions, locks, queues
 from coro.profiler._accounts import settle
 from coro.profiler._benches import USAGE, bench, rusage_bench
 from coro.profiler._file import FunctionPlace, Profile, ThreadProfile
@@ -34,24 +36,24 @@ SAMPLE_EVERY = 20e-6
 #: What a program calls about as often as it switches, and therefore reports itself from Python 3.12 on: what takes less
 #: time than to look at the clock, and is only counted; what parks the caller and does nothing else; the others. On 3.11
 #: the first two save looks at the clock.
-COUNTED = (_scheduler.schedule, _scheduler.coro.schedule)
-PARKING = (_scheduler._yield, _scheduler.coro._yield, _scheduler.yield_slice)
+COUNTED = (scheduler.schedule, scheduler.coro.schedule)
+PARKING = (scheduler._yield, scheduler.coro._yield, scheduler.yield_slice)
 TIMED = (
-    _scheduler.sleep_relative,
-    _conditions.condition_variable.wait,
-    _conditions.condition_variable.wake_one,
-    _conditions.event.wait,
-    _conditions.event.set,
-    _locks.mutex.lock,
-    _locks.mutex.unlock,
-    _locks.semaphore.acquire,
-    _locks.semaphore.release,
-    _queues.fifo.push,
-    _queues.fifo.pop,
-    _queues.channel.put,
-    _queues.channel.send,
-    _queues.channel.get,
-    _queues.channel.receive,
+    scheduler.sleep_relative,
+    conditions.condition_variable.wait,
+    conditions.condition_variable.wake_one,
+    conditions.event.wait,
+    conditions.event.set,
+    locks.mutex.lock,
+    locks.mutex.unlock,
+    locks.semaphore.acquire,
+    locks.semaphore.release,
+    queues.fifo.push,
+    queues.fifo.pop,
+    queues.channel.put,
+    queues.channel.send,
+    queues.channel.get,
+    queues.channel.receive,
 )
 
 _the_profiler: Profiler | None = None
@@ -77,9 +79,9 @@ def _path(frame: FrameType | None) -> list[CodeType]:
     return codes
 
 
-def _parked(running: Any) -> Iterator[tuple[_scheduler.coro, list[CodeType]]]:
+def _parked(running: Any) -> Iterator[tuple[scheduler.coro, list[CodeType]]]:
     """Threads that have begun, but the running one, with what is active in them."""
-    for thread in _scheduler._all_threads():
+    for thread in scheduler._all_threads():
         if thread is not running and thread.started and not thread.dead:
             yield thread, _path(thread.get_frame())
 
@@ -93,7 +95,7 @@ class _Monitoring:
         self.events = 0
 
     def take(self) -> None:
-        from coro import _profiler
+        from coro.profiler._core import accounting
 
         monitoring = self.monitoring
         for tool in (monitoring.PROFILER_ID, 3, 4):
@@ -115,7 +117,7 @@ class _Monitoring:
             (events.C_RETURN, events.C_RAISE),
         )
         for i, kinds in enumerate(receivers):
-            receiver = _profiler.callback(i)
+            receiver = accounting.callback(i)
             for event in kinds:
                 monitoring.register_callback(tool, event, receiver)
                 self.events |= event
@@ -187,26 +189,26 @@ class Profiler:
             raise SystemError("a profiler is active already; stop it first with coro.get_the_profiler().stop()")
         if self._used:
             raise SystemError("this profiler has run already; make another one with coro.new_profiler()")
-        from coro import _profiler
+        from coro.profiler._core import accounting
 
-        running = _scheduler.current() if _scheduler.coro_is_running() else None
+        running = scheduler.current() if scheduler.coro_is_running() else None
         self._hooks.take()
         try:
-            width = _profiler.RUSAGE if self.bench_class.usage else _profiler.TICKS
-            _profiler.begin(width, MOST_NODES, MOST_ENDED, SAMPLE_EVERY)
+            width = accounting.RUSAGE if self.bench_class.usage else accounting.TICKS
+            accounting.begin(width, MOST_NODES, MOST_ENDED, SAMPLE_EVERY)
             parked = set()
             for thread, path in _parked(running):
                 parked.update(path)
-                _profiler.adopt(thread, path, False)
+                accounting.adopt(thread, path, False)
             self._used = True
             _the_profiler = self
-            own = running if isinstance(running, _scheduler.coro) else None
-            _profiler.adopt(own, _path(sys._getframe()), True)
-            _profiler.switch_on(COUNTED, PARKING, TIMED)
+            own = running if isinstance(running, scheduler.coro) else None
+            accounting.adopt(own, _path(sys._getframe()), True)
+            accounting.switch_on(COUNTED, PARKING, TIMED)
             self._hooks.open(parked)
         except BaseException:
             _the_profiler = None
-            _profiler.abandon()
+            accounting.abandon()
             self._hooks.release()
             raise
 
@@ -214,18 +216,18 @@ class Profiler:
         """Stop accounting; calls that are active are charged up to now. Returns the ticks since the start. RuntimeError
         when it is not active or was started in another OS thread."""
         global _the_profiler
-        from coro import _profiler
+        from coro.profiler._core import accounting
 
         if _the_profiler is not self:
             raise RuntimeError("this profiler is not active; start() it first")
-        if not _profiler.is_ours():
+        if not accounting.is_ours():
             raise RuntimeError("the profiler was started in another OS thread; stop it there")
-        running = _scheduler.current() if _scheduler.coro_is_running() else None
+        running = scheduler.current() if scheduler.coro_is_running() else None
         self._hooks.shut({code for _, path in _parked(running) for code in path})
-        self.elapsed = _profiler.switch_off()
+        self.elapsed = accounting.switch_off()
         self._hooks.release()
         _the_profiler = None
-        self._settle(*_profiler.take())
+        self._settle(*accounting.take())
         return self.elapsed
 
     def profile(self) -> Profile:
@@ -243,14 +245,14 @@ class Profiler:
         wait: list[tuple[int, ...]],
         dropped: int,
     ) -> None:
-        from coro import _profiler
+        from coro.profiler._core import accounting
 
         names, places = self._names(functions)
         kept = [_thread_profile(thread) for thread in sorted(threads)]
         kept.insert(0, ThreadProfile(0, MAIN, False, 0, main[4]))
         if others[2]:
             kept.append(ThreadProfile(-1, f"({others[2]} more threads that ended)", True, others[3], others[4]))
-        width = 1 + (_profiler.RUSAGE if self.bench_class.usage else _profiler.TICKS)
+        width = 1 + (accounting.RUSAGE if self.bench_class.usage else accounting.TICKS)
         accounts, pairs = settle([thread.nodes for thread in kept] + [wait], width)
         for number, account in accounts.items():
             self.charges[names[number]] = self.bench_class(
@@ -310,7 +312,7 @@ class Profiler:
 def _thread_profile(thread: tuple[Any, ...]) -> ThreadProfile:
     number, name, ended, slices, nodes = thread
     if name is None:
-        alive = _scheduler.get_thread_by_id(number)
+        alive = scheduler.get_thread_by_id(number)
         name = alive.name if alive is not None else f"coro {number}"
     return ThreadProfile(number, name, bool(ended), slices, nodes)
 

@@ -15,7 +15,8 @@ import sys
 import unittest
 from typing import Any, NoReturn
 
-from coro import _loop, _scheduler
+from coro._entry import loop
+from coro._runtime import scheduler
 from coro.testing._runner import ThreadCrashed, Watch
 
 __all__ = ["run_tests"]
@@ -32,7 +33,7 @@ def run_tests(*args: Any, **kwargs: Any) -> NoReturn:
     status 1. A deadlock fails the test that is blocked by it. SIGINT and SIGTERM raise KeyboardInterrupt in the test
     that runs, and here.
     """
-    raise SystemExit(_loop.run(_run, args, kwargs))
+    raise SystemExit(loop.run(_run, args, kwargs))
 
 
 def _run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -51,7 +52,7 @@ def _run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 
         options: dict[str, Any] = {**kwargs, "testRunner": Runner, "exit": False}
         result = unittest.main(*args, **options).result
-        _scheduler.yield_slice()  # threads that were runnable when the last test ended may fail, too
+        scheduler.yield_slice()  # threads that were runnable when the last test ended may fail, too
         if watch.crashes:
             print("after the last test", watch.describe_crashes(), file=sys.stderr)
             watch.crashes = []

@@ -1,6 +1,6 @@
 """A clock that moves when a test says so, or jumps to the next timer by itself when everybody is blocked.
 
-All of coro's time is read from the tick clock, which has a virtual mode (see ``coro._ticks``); this file turns that
+All of coro's time is read from the tick clock, which has a virtual mode (see ``coro._clock.ticks``); this file turns that
 into a context manager and moves it. Sleeping, limits, ``coro.now``, ``get_now()`` and ``get_usec()`` follow; the
 modules ``time`` and ``datetime``, kernel timers and other processes do not.
 
@@ -13,7 +13,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from coro import _reports, _scheduler, _ticks
+from coro._clock import ticks
+from coro._introspection import reports
+from coro._runtime import scheduler
 from coro.exceptions import DeadlockError
 from coro.testing import _idle
 
@@ -69,15 +71,15 @@ class virtual_clock:
     @property
     def elapsed(self) -> float:
         """Virtual seconds since the block was entered."""
-        return (_ticks.monotonic_ns() - self._begin) / 1e9
+        return (ticks.monotonic_ns() - self._begin) / 1e9
 
     def __enter__(self) -> virtual_clock:
-        _ticks.install_virtual(None if self._start is None else round(self._start * 1e9))
+        ticks.install_virtual(None if self._start is None else round(self._start * 1e9))
         self._active = True
-        self._begin = _ticks.monotonic_ns()
-        _scheduler._refresh_now()
-        thread = _scheduler.current()
-        self._owner = thread if isinstance(thread, _scheduler.coro) else None
+        self._begin = ticks.monotonic_ns()
+        scheduler._refresh_now()
+        thread = scheduler.current()
+        self._owner = thread if isinstance(thread, scheduler.coro) else None
         _idle.add_watcher(_idle.CLOCK, self._watch)
         return self
 
@@ -87,8 +89,8 @@ class virtual_clock:
         _idle.remove_watcher(self._watch)
         self._active = False
         self._owner = None
-        _ticks.remove_virtual()
-        _scheduler._refresh_now()
+        ticks.remove_virtual()
+        scheduler._refresh_now()
 
     def advance(self, seconds: float) -> None:
         """Move the clock; what is due by then happens when the caller blocks next (or calls ``coro.yield_slice()``).
@@ -98,8 +100,8 @@ class virtual_clock:
         """
         if not self._active:
             raise RuntimeError("this virtual clock is not in use; call advance() inside its with block")
-        _ticks.advance_virtual(_nanoseconds(seconds))
-        _scheduler._refresh_now()
+        ticks.advance_virtual(_nanoseconds(seconds))
+        scheduler._refresh_now()
 
     def run_for(self, seconds: float) -> None:
         """Move the clock by ``seconds`` from timer to timer, letting all threads run until they block before each step.
@@ -109,17 +111,17 @@ class virtual_clock:
         """
         if not self._active:
             raise RuntimeError("this virtual clock is not in use; call run_for() inside its with block")
-        until = _ticks.monotonic_ns() + _nanoseconds(seconds)
+        until = ticks.monotonic_ns() + _nanoseconds(seconds)
         before, self._threshold = self._threshold, None
         try:
             _idle.wait_all_blocked()
             while True:
-                left = until - _ticks.monotonic_ns()
+                left = until - ticks.monotonic_ns()
                 if left <= 0:
                     return
-                following = _scheduler._idle_facts()[0]
-                _ticks.advance_virtual(left if following is None else min(left, following))
-                _scheduler._refresh_now()
+                following = scheduler._idle_facts()[0]
+                ticks.advance_virtual(left if following is None else min(left, following))
+                scheduler._refresh_now()
                 _idle.wait_all_blocked()
         finally:
             self._threshold = before
@@ -131,22 +133,22 @@ class virtual_clock:
             return _idle.when_hopeless(facts, self._deadlock)
         wait = _idle.rest(facts, self._threshold or 0.0)
         if wait == 0:
-            _ticks.advance_virtual(facts.next_timer)
+            ticks.advance_virtual(facts.next_timer)
             self.jumps += 1
         return wait
 
     def _deadlock(self, facts: _idle.Facts) -> int:
-        counted = [t for t in _scheduler._all_threads() if not t.daemon]
+        counted = [t for t in scheduler._all_threads() if not t.daemon]
         if not counted:
             return facts.wait
         thread = self._owner if self._owner in counted else counted[0]
-        lines = [f"  {t!r} waits {_reports.describe_wait(t)}\n    at {_reports.where(t)}" for t in counted]
+        lines = [f"  {t!r} waits {reports.describe_wait(t)}\n    at {reports.where(t)}" for t in counted]
         thread.raise_exception(
             DeadlockError(
                 f"all {len(counted)} counted threads are blocked and only timers are left, but the virtual clock "
                 f"stands still and nobody is left to call advance(); use virtual_clock(autojump=True) if it is to "
                 f"jump by itself:\n" + "\n".join(lines),
-                tuple((t, _reports.describe_wait(t)) for t in counted),
+                tuple((t, reports.describe_wait(t)) for t in counted),
             )
         )
         return 0

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coro import _scheduler
+from coro._runtime import scheduler
 
 __all__ = ["wait_all_blocked"]
 
@@ -57,19 +57,19 @@ def add_watcher(rank: int, watcher: Watcher) -> None:
     """Have ``watcher`` asked, after those of lower rank."""
     _watchers.append((rank, watcher))
     _watchers.sort(key=lambda entry: entry[0])
-    _scheduler._set_idle_hook(_asked)
+    scheduler._set_idle_hook(_asked)
 
 
 def remove_watcher(watcher: Watcher) -> None:
     """Ask it no more; harmless when it is not asked."""
     _watchers[:] = [entry for entry in _watchers if entry[1] != watcher]
     if not _watchers:
-        _scheduler._set_idle_hook(None)
+        scheduler._set_idle_hook(None)
 
 
 def _asked(wait: int) -> int:
     global _switches, _since
-    following, descriptors, offloaded, os_threads, switches, ending = _scheduler._idle_facts()
+    following, descriptors, offloaded, os_threads, switches, ending = scheduler._idle_facts()
     now = time.monotonic()
     if switches != _switches:
         _switches, _since = switches, now
@@ -109,7 +109,7 @@ class _Waiter:
             return wait
         self.done = True
         remove_watcher(self.watch)
-        _scheduler._wake(self.thread)
+        scheduler._wake(self.thread)
         return 0
 
     def __repr__(self) -> str:
@@ -127,10 +127,10 @@ def wait_all_blocked(cushion: float = 0.0) -> None:
     """
     if not cushion >= 0:
         raise ValueError(f"expected a cushion of 0 or more seconds, not {cushion!r}")
-    waiter = _Waiter(_scheduler._running_thread(), cushion)
+    waiter = _Waiter(scheduler._running_thread(), cushion)
     add_watcher(BLOCKED, waiter.watch)
     try:
         while not waiter.done:
-            _scheduler._suspend(waiter)
+            scheduler._suspend(waiter)
     finally:
         remove_watcher(waiter.watch)

@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from coro import _reports, _scheduler, _ticks
-from coro._events import event_map
-from coro._socket import get_live_sockets
+from coro._clock import ticks
+from coro._introspection import reports
+from coro._runtime import scheduler
+from coro._poll.events import event_map
+from coro._net.sock import get_live_sockets
 
 __all__ = ["LeakError", "no_leaks"]
 
@@ -58,12 +60,12 @@ def _descriptors() -> dict[int, str]:
 
 def _handlers() -> dict[Any, str]:
     """Handlers that wait for events of the kernel (threads that do are no handlers)."""
-    if not _scheduler.coro_is_running():
+    if not scheduler.coro_is_running():
         return {}
     return {
         (key.ident, key.filter): f"handler {target.target!r} for {key!r}"
         for key, target in event_map.items()
-        if not isinstance(target.target, _scheduler.coro)
+        if not isinstance(target.target, scheduler.coro)
     }
 
 
@@ -93,33 +95,33 @@ class Census:
 
 
 def _notifier() -> Any:
-    present = _scheduler.set_exception_notifier(None)
-    _scheduler.set_exception_notifier(present)
+    present = scheduler.set_exception_notifier(None)
+    scheduler.set_exception_notifier(present)
     return present
 
 
 def census() -> Census:
     """Count everything."""
-    counted = _scheduler._counters()
+    counted = scheduler._counters()
     return Census(
-        threads={t.id: t for t in _scheduler._all_threads()},
+        threads={t.id: t for t in scheduler._all_threads()},
         descriptors=_descriptors(),
         handlers=_handlers(),
         sockets=get_live_sockets(),
         timers=counted["timers"],
-        slots=sum(_scheduler._slot_owners()),
-        objects=_scheduler.get_live_coros(),
-        running=_scheduler.coro_is_running(),
+        slots=sum(scheduler._slot_owners()),
+        objects=scheduler.get_live_coros(),
+        running=scheduler.coro_is_running(),
         recursion_limit=sys.getrecursionlimit(),
-        virtual_clock=_ticks.virtual_is_installed(),
+        virtual_clock=ticks.virtual_is_installed(),
         notifier=_notifier(),
     )
 
 
 def first_census() -> Census:
     """The census before something begins. In a thread others run once: at its first poll a loop opens descriptors."""
-    if isinstance(_scheduler.current(), _scheduler.coro):
-        _scheduler.yield_slice()
+    if isinstance(scheduler.current(), scheduler.coro):
+        scheduler.yield_slice()
     return census()
 
 
@@ -132,7 +134,7 @@ def _made(thing: Any) -> str:
 
 
 def _thread_leaks(before: Census, after: Census, daemons: bool) -> list[str]:
-    me = _scheduler.current()
+    me = scheduler.current()
     found = []
     for number, t in after.threads.items():
         if number not in before.threads and t is not me and not t.dead and (daemons or not t.daemon):
@@ -143,7 +145,7 @@ def _thread_leaks(before: Census, after: Census, daemons: bool) -> list[str]:
 def _state(t: Any) -> str:
     if not t.started:
         return "which has not run yet"
-    return f"which waits {_reports.describe_wait(t)} at {_reports.where(t)}"
+    return f"which waits {reports.describe_wait(t)} at {reports.where(t)}"
 
 
 def differences(before: Census, after: Census, *, daemons: bool = False, strict: bool = False) -> list[str]:
@@ -155,7 +157,7 @@ def differences(before: Census, after: Census, *, daemons: bool = False, strict:
     if after.sockets > before.sockets and (strict or not after.descriptors):
         found.append(f"{after.sockets - before.sockets} more socket objects ({after.sockets}, before {before.sockets})")
     found += [text for key, text in after.handlers.items() if key not in before.handlers]
-    if not any(number in after.threads and t is not _scheduler.current() for number, t in before.threads.items()):
+    if not any(number in after.threads and t is not scheduler.current() for number, t in before.threads.items()):
         # Threads from before may sleep at one time and not at another; without any the numbers tell something.
         of_threads = sum(_thread_timers(t) for n, t in after.threads.items() if n not in before.threads)
         if after.timers - of_threads > before.timers:
@@ -190,10 +192,10 @@ def find(before: Census, *, daemons: bool = False, strict: bool = False) -> list
     if not found:
         return found
     gc.collect()
-    in_thread = isinstance(_scheduler.current(), _scheduler.coro)
+    in_thread = isinstance(scheduler.current(), scheduler.coro)
     for _ in range(TURNS):
         if in_thread:
-            _scheduler.yield_slice()
+            scheduler.yield_slice()
         found = differences(before, census(), daemons=daemons, strict=strict)
         if not found or not in_thread:
             break

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from coro import _scheduler, oserrors
-from coro._conditions import event
-from coro._constants import SHUT
-from coro._filters import EVFILT
-from coro._locks import mutex
-from coro._poller import kevent_key
+from coro import oserrors
+from coro._runtime import scheduler
+from coro._sync.conditions import event
+from coro._net.constants import SHUT
+from coro._poll.filters import EVFILT
+from coro._sync.locks import mutex
+from coro._poll.descriptors import kevent_key
 from coro.exceptions import ClosedError, NoSwitchError, SimultaneousError, YieldFromMain
 from coro.testing._stream import Stream
 
@@ -44,7 +45,7 @@ class _Pipe:
         """Tell everybody who is interested."""
         for thread in (self.reader, self.writer):
             if thread is not None:
-                _scheduler._wake(thread)
+                scheduler._wake(thread)
         gone = self.ended or self.refused
         _show(self.readable, bool(self.data) or gone)
         _show(self.writable, len(self.data) < self.capacity or gone)
@@ -100,7 +101,7 @@ class memory_stream(Stream):
 
     def _block(self, reading: bool) -> None:
         """Suspend until the pipe has changed; ClosedError when this side was closed meanwhile."""
-        me = _scheduler._running_thread()
+        me = scheduler._running_thread()
         pipe = self._in if reading else self._out
         if reading:
             if pipe.reader is not None and not pipe.reader.dead:
@@ -109,7 +110,7 @@ class memory_stream(Stream):
         else:
             pipe.writer = me
         try:
-            _scheduler._suspend(self)
+            scheduler._suspend(self)
         finally:
             if reading:
                 pipe.reader = None
@@ -204,7 +205,7 @@ class memory_stream(Stream):
             return
         self._closed = True
         try:
-            self._closer = (_scheduler._running_thread(),)
+            self._closer = (scheduler._running_thread(),)
         except (YieldFromMain, NoSwitchError):
             self._closer = ()
         self._in.refused = True

@@ -1,6 +1,6 @@
 """Threads that run in a random order, the same for the same seed: for finding code that relies on the order of wakeups.
 
-The run queue is worked off in batches (see ``coro._scheduler``). Each batch is shuffled, and a random part of it is put
+The run queue is worked off in batches (see ``coro._runtime.scheduler``). Each batch is shuffled, and a random part of it is put
 off behind whatever becomes runnable meanwhile, so that any interleaving of runnable threads may come out. The generator
 is our own, in C: the same seed means the same order on every machine and Python, as long as the program does the same
 and what comes from outside comes at the same time. A virtual clock and in-memory streams see to that; with real
@@ -15,7 +15,7 @@ import os
 import random
 from types import TracebackType
 
-from coro import _scheduler
+from coro._runtime import scheduler
 
 __all__ = ["random_order"]
 
@@ -45,13 +45,13 @@ class random_order:
 
     def __enter__(self) -> random_order:
         # Small seeds differ in few bits, and the generator would need some steps to spread them.
-        self._before = _scheduler._set_random_order(random.Random(self.seed).getrandbits(64))
+        self._before = scheduler._set_random_order(random.Random(self.seed).getrandbits(64))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _scheduler._set_random_order(self._before)
+        scheduler._set_random_order(self._before)
         if exc is not None:
             exc.add_note(self.describe())
 

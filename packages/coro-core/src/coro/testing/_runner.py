@@ -28,7 +28,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from coro import _loop, _reports, _scheduler
+from coro._entry import loop
+from coro._introspection import reports
+from coro._runtime import scheduler
 from coro.exceptions import Interrupted
 from coro.testing import _idle, _leaks
 
@@ -77,11 +79,11 @@ class Watch:
         self._known = 0
 
     def __enter__(self) -> Watch:
-        self.thread = _scheduler._running_thread()
+        self.thread = scheduler._running_thread()
         self._os_thread = threading.get_ident()
-        self._notifier = _scheduler.set_exception_notifier(self._note_crash)
+        self._notifier = scheduler.set_exception_notifier(self._note_crash)
         self._known = _idle.known_os_threads
-        _idle.known_os_threads = _scheduler._idle_facts()[3]
+        _idle.known_os_threads = scheduler._idle_facts()[3]
         _idle.add_watcher(_idle.DEADLOCK, self._look_for_deadlock)
         if threading.current_thread() is threading.main_thread():
             self._take_signal(signal.SIGINT, signal.default_int_handler, self._interrupted)
@@ -89,7 +91,7 @@ class Watch:
         if self.timeout is not None:
             self._keeper = threading.Thread(target=self._watch_time, name="coro test time limit", daemon=True)
             # Counted here, where the loop cannot look meanwhile, not by the thread itself.
-            _scheduler._count_own_os_threads(+1)
+            scheduler._count_own_os_threads(+1)
             self._keeper.start()
         return self
 
@@ -100,12 +102,12 @@ class Watch:
         self._answered.set()
         if self._keeper is not None:
             self._keeper.join()
-            _scheduler._count_own_os_threads(-1)
+            scheduler._count_own_os_threads(-1)
         for signum, handler in self._signals.items():
             signal.signal(signum, handler)
         _idle.remove_watcher(self._look_for_deadlock)
         _idle.known_os_threads = self._known
-        _scheduler.set_exception_notifier(self._notifier)
+        scheduler.set_exception_notifier(self._notifier)
         if exc is not None and self.crashes:
             exc.add_note(self.describe_crashes())
 
@@ -127,7 +129,7 @@ class Watch:
         )
 
     def _note_crash(self) -> None:
-        me = _scheduler.current()
+        me = scheduler.current()
         error = sys.exc_info()[1]
         if error is not None:
             self.crashes.append((f"{me.id} ({me.name})", error))
@@ -138,7 +140,7 @@ class Watch:
         return _idle.when_hopeless(facts, self._report_deadlock)
 
     def _report_deadlock(self, facts: _idle.Facts) -> int:
-        report = _reports.deadlock(False)
+        report = reports.deadlock(False)
         if report is None or not any(t is self.thread for t, _ in report.threads):
             return facts.wait
         self.thread.raise_exception(report)
@@ -152,7 +154,7 @@ class Watch:
 
     def _time_is_over(self) -> None:
         self._answered.clear()
-        _scheduler._post_internal(self._strike)
+        scheduler._post_internal(self._strike)
         if not self._answered.wait(PATIENCE) and not self._over.is_set():
             error = ctypes.py_object(TimeLimitExceeded)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._os_thread), error)
@@ -162,7 +164,7 @@ class Watch:
         self._answered.set()
         if self._over.is_set() or self.thread.dead:
             return
-        places = [f"  {t!r} {_place(t)}" for t in _scheduler._all_threads()]
+        places = [f"  {t!r} {_place(t)}" for t in scheduler._all_threads()]
         text = f"the test took longer than its limit of {self.timeout:g} seconds; its threads:\n" + "\n".join(places)
         self.thread.raise_exception(TimeLimitExceeded(text))
 
@@ -171,14 +173,14 @@ class Watch:
     def _take_signal(self, signum: int, default: Any, handler: Any) -> None:
         """Install a handler in place of the loop's own, or of Python's; one that the user installed stays."""
         before = signal.getsignal(signum)
-        if before is default or isinstance(getattr(before, "__self__", None), _loop._Signals):
+        if before is default or isinstance(getattr(before, "__self__", None), loop._Signals):
             self._signals[signum] = signal.signal(signum, handler)
 
     def _interrupted(self, signum: int, frame: Any) -> None:
         self._interrupts += 1
         if self._interrupts > 1:
             raise KeyboardInterrupt
-        _scheduler._post_internal(self._pass_on_interrupt)
+        scheduler._post_internal(self._pass_on_interrupt)
 
     def _pass_on_interrupt(self) -> None:
         """In main."""
@@ -189,7 +191,7 @@ class Watch:
 def _place(t: Any) -> str:
     if not t.started:
         return "has not run yet"
-    return f"waits {_reports.describe_wait(t)}\n    at {_reports.where(t)}"
+    return f"waits {reports.describe_wait(t)}\n    at {reports.where(t)}"
 
 
 def run_test(
@@ -209,7 +211,7 @@ def run_test(
                     raise _leaks.LeakError(found)
         return result
 
-    return _loop.run(main)  # type: ignore[no-any-return]
+    return loop.run(main)  # type: ignore[no-any-return]
 
 
 def run_in_loop(function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
@@ -282,7 +284,7 @@ def _test_case(cls: Any, timeout: float | None, leaks: bool) -> Any:
                 self.addCleanup(check)
                 return plain_run(self, result)
 
-        return _loop.run(main)
+        return loop.run(main)
 
     cls.run = run
     return cls

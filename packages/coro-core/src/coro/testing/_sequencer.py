@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from coro import _scheduler
+from coro._runtime import scheduler
 
 __all__ = ["BrokenSequence", "sequencer"]
 
@@ -47,11 +47,11 @@ class sequencer:
         self._used.add(number)
         try:
             if number != self._turn:
-                me = _scheduler._running_thread()
+                me = scheduler._running_thread()
                 self._waiting[number] = me
                 try:
                     while number != self._turn and self._broken is None:
-                        _scheduler._suspend(self)
+                        scheduler._suspend(self)
                 finally:
                     del self._waiting[number]
             if self._broken is not None:
@@ -61,12 +61,12 @@ class sequencer:
             if self._broken is None:
                 self._broken = f"the block with number {number} was left by {type(e).__name__}"
             for thread in self._waiting.values():
-                _scheduler._wake(thread)
+                scheduler._wake(thread)
             raise
         self._turn += 1
         following = self._waiting.get(self._turn)
         if following is not None:
-            _scheduler._wake(following)
+            scheduler._wake(following)
 
     def __repr__(self) -> str:
         state = self._broken or f"it is the turn of {self._turn}"

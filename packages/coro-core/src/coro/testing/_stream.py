@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from coro import oserrors
-from coro._constants import MSG
+from coro._net.constants import MSG
 
 __all__: list[str] = []
 

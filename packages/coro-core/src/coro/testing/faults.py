@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from coro import _scheduler, oserrors
-from coro._constants import MSG, SHUT, SO, SOL
-from coro._locks import mutex
+from coro import oserrors
+from coro._runtime import scheduler
+from coro._net.constants import MSG, SHUT, SO, SOL
+from coro._sync.locks import mutex
 from coro.exceptions import ClosedError
 from coro.testing._stream import Stream
 
@@ -239,7 +240,7 @@ class faulty_stream(Stream):
         for _, fault in self._faults_of(side, delay):
             seconds = fault.seconds + (self._rng.uniform(0, fault.jitter) if fault.jitter else 0)
             self._note(side, f"delayed by {seconds:.6g} s")
-            _scheduler.sleep_relative(seconds)
+            scheduler.sleep_relative(seconds)
             self._check()
         for _, fault in self._faults_of(side, fail):
             if fault.due(side.call):
@@ -273,13 +274,13 @@ class faulty_stream(Stream):
     def _stall(self, side: _Side, fault: stall) -> None:
         self._note(side, "stalled" + ("" if fault.seconds is None else f" for {fault.seconds:.6g} s"))
         if fault.seconds is not None:
-            _scheduler.sleep_relative(fault.seconds)
+            scheduler.sleep_relative(fault.seconds)
         else:
-            me = _scheduler._running_thread()
+            me = scheduler._running_thread()
             side.stalled.append(me)
             try:
                 while not self.closed:
-                    _scheduler._suspend(self)
+                    scheduler._suspend(self)
             finally:
                 side.stalled.remove(me)
         self._check()
@@ -368,7 +369,7 @@ class faulty_stream(Stream):
                         side.position += size
                         piece = piece[size:]
                         if len(piece):
-                            _scheduler.yield_slice()
+                            scheduler.yield_slice()
                             self._check()
         except BaseException as e:
             e.bytes_sent = sent + getattr(e, "bytes_sent", 0)  # type: ignore[attr-defined]
@@ -395,5 +396,5 @@ class faulty_stream(Stream):
         self._back = b""
         for side in self._sides.values():
             for thread in side.stalled:
-                _scheduler._wake(thread)
+                scheduler._wake(thread)
         self.stream.close()

@@ -23,7 +23,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 import coro
-from coro import _scheduler
+from coro._runtime import scheduler
 from coro.testing import _leaks, _runner
 from coro.testing._clock import virtual_clock
 from coro.testing._order import random_order
@@ -182,7 +182,7 @@ def _judge(state: _State | None) -> None:
     if state is None:
         return
     state.watch.raise_crashes()
-    if _scheduler._exit_pending():
+    if scheduler._exit_pending():
         pytest.fail("the loop was told to end (coro.set_exit), and the rest of the test with it", pytrace=False)
 
 

@@ -1,0 +1,52 @@
+"""Forking: ``coro.fork()``, and what has to happen in a child whichever way it was forked.
+
+Everything hangs on ``os.register_at_fork``, so ``os.fork``, ``multiprocessing`` and ``subprocess`` with a
+``preexec_fn`` are served as well; the two things that cannot wait for the interpreter's hooks hang on
+pthread_atfork(3) (the signal pipe, see ``_events``, and the state of OS threads that are gone, see ``_scheduler``).
+
+A child keeps the thread that forked and nothing else that runs: the order below is that of who needs what. First the
+scheduler leaves the parent's epoll or kqueue descriptor and marks the other threads as lost; then their sockets can be
+told from others; and where the loop itself was lost its signal handlers and callbacks go. Worker OS threads, tables of
+waiting threads and the like have hooks of their own beside what they clear.
+
+Signals are blocked from just before fork(2), in the child until the handlers are in order: one that comes early is
+neither lost there nor seen by the parent.
+
+Cost: for the child O(threads + sockets); for the parent two changes of the signal mask while a loop runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+from coro._entry import loop
+from coro._net import sock
+from coro._poll import events
+from coro._runtime import scheduler
+
+__all__ = ["fork"]
+
+
+def fork() -> int:
+    """The same as ``os.fork()``: 0 in the child, the child's process number in the parent.
+
+    In the child all other threads are dead, without having run any clean-up, and the loop goes on with the thread that
+    forked; forked outside the loop's OS thread it has no loop, and may start one. See the chapter on processes.
+    OSError when the system refuses.
+    """
+    return os.fork()
+
+
+def _after_fork_in_child() -> None:
+    try:
+        if scheduler._after_fork_in_child():
+            sock._after_fork_in_child()
+            if not scheduler.coro_is_running():
+                loop._clean_up()
+    finally:
+        events._after_fork()
+
+
+os.register_at_fork(
+    before=events._before_fork, after_in_parent=events._after_fork, after_in_child=_after_fork_in_child
+)

@@ -1,0 +1,183 @@
+"""Starting and ending loops: ``event_loop``, ``run``, and the signal handlers that belong to them.
+
+The loop itself is in ``_scheduler``; here is what happens once per loop, so nothing in this file is hot. SIGINT and
+SIGTERM never raise inside a thread: their handlers only note that the loop is to end, and the loop, woken by the
+signal, ends every thread in order.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from coro._clock import ticks
+from coro._introspection import reports
+from coro._runtime import scheduler
+from coro._runtime.output import print_stderr
+from coro.exceptions import Interrupted, Shutdown
+
+__all__ = ["event_loop", "run", "set_print_exit_string", "event_loop_is_running"]
+
+_print_exit_string = True
+_event_loop_runs = False
+_installed: _Signals | None = None  # those of the loop that runs
+
+
+def set_print_exit_string(val: bool) -> None:
+    """Whether ``event_loop`` prints ``Exiting...`` when it ends (default: yes). ``run`` never does."""
+    global _print_exit_string
+    _print_exit_string = bool(val)
+
+
+def event_loop_is_running() -> bool:
+    """Is a loop running that was started with ``event_loop`` or ``run``?"""
+    return _event_loop_runs
+
+
+class _Signals:
+    """SIGINT and SIGTERM for the time of one loop, and SIGINFO, which tells on stderr what runs, where there is one.
+
+    Does nothing outside the main OS thread, where Python allows no handlers, and for signals that the program handles
+    itself."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self._before: dict[int, tuple[Any, Any]] = {}  # what was there, what we put there
+
+    def install(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+        for signum, default in ours.items():
+            if signal.getsignal(signum) is default:
+                self._before[signum] = signal.signal(signum, self._handle), self._handle
+        info = getattr(signal, "SIGINFO", None)
+        if info is not None and signal.getsignal(info) is signal.SIG_DFL:
+            from coro.signal_handler import _print_running
+
+            self._before[info] = signal.signal(info, _print_running), _print_running
+
+    def restore(self) -> None:
+        for signum, (handler, ours) in self._before.items():
+            if signal.getsignal(signum) == ours:
+                signal.signal(signum, handler)
+        self._before.clear()
+
+    def _handle(self, signum: int, frame: Any) -> None:
+        again = self.interrupted
+        if signum == signal.SIGINT:
+            self.interrupted = True
+        scheduler._request_end(0, 0.0 if again else 5.0)
+
+
+def _run_loop(timeout: float, thread: Any, signals: _Signals | None) -> tuple[str, Any]:
+    global _event_loop_runs, _installed
+    if scheduler.coro_is_running():
+        scheduler._loop(timeout)  # raises what is wrong with that
+    ticks.update_time_relation()
+    gc.callbacks.append(scheduler._note_collection)
+    if signals is not None:
+        signals.install()
+    _event_loop_runs, _installed = True, signals
+    try:
+        return scheduler._loop(timeout, thread)
+    finally:
+        _clean_up()
+        reports.report_refused()
+
+
+def _clean_up() -> None:
+    """There is no loop any more: it has ended, or ran in an OS thread that did not come along in a fork."""
+    global _event_loop_runs, _installed
+    _event_loop_runs, signals, _installed = False, _installed, None
+    if signals is not None:
+        signals.restore()
+    scheduler._discard_exit()  # a signal that came after the loop's last look ends no later loop
+    if scheduler._note_collection in gc.callbacks:
+        gc.callbacks.remove(scheduler._note_collection)
+
+
+def _check_timeout(timeout: float) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"expected the longest poll in seconds, not {timeout!r}")
+    if not timeout > 0:
+        raise ValueError(f"the longest poll must be more than 0 seconds, not {timeout!r}")
+    return float(timeout)
+
+
+def event_loop(timeout: float = 30) -> None:
+    """Run threads until none is left that counts (daemon threads do not), or until ``set_exit``.
+
+    ``timeout`` is the most seconds a single poll of the kernel may wait; it is a safety net only. After
+    ``set_exit(code)`` and after SIGINT or SIGTERM (code 0) it raises ``SystemExit(code)``, when nothing is left to do
+    it returns. May be called again afterwards. DeadlockError when every counted thread is blocked for good (see
+    ``set_deadlock``); LoopError inside a running loop; WrongThreadError while a loop runs in another OS thread;
+    TypeError or ValueError for a timeout that is no number above 0.
+    """
+    timeout = _check_timeout(timeout)
+    wanted = getattr(sys.modules["coro"], "install_signal_handlers", True)  # documented as a switch of the package
+    reason, code = _run_loop(timeout, None, _Signals() if wanted else None)
+    if reason == "deadlock":
+        raise code
+    if _print_exit_string:
+        print_stderr("Exiting...")
+    if reason == "exit":
+        raise SystemExit(code)
+
+
+def _tell_error(thread: Any) -> None:
+    """run() is going to raise something else than what main failed with: that must be heard of, once."""
+    error = thread.exception
+    if error is None or scheduler._main_was_told() or isinstance(error, (Shutdown, SystemExit, KeyboardInterrupt)):
+        return
+    notifier = scheduler.set_exception_notifier(None)
+    scheduler.set_exception_notifier(notifier)
+    try:
+        raise error
+    except BaseException:
+        try:
+            (notifier or reports.default_exception_notifier)()
+        except Exception:
+            reports.default_exception_notifier()
+
+
+def run(main: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Run ``main(*args, **kwargs)`` as a thread in a new loop; return its value or raise its exception.
+
+    When ``main`` ends, the other threads get Shutdown and have 5 seconds to end. ``set_exit(code)`` in any thread makes
+    ``run`` raise ``SystemExit(code)``, and so does SIGTERM (code 0); SIGINT ends the loop in order and raises
+    ``KeyboardInterrupt``, a second SIGINT skips the grace period. Where a thread forks, ``run`` returns in the child as
+    well, when that thread has ended and with its value or exception. If ``main`` has failed and the loop ends by
+    ``set_exit`` or a signal all the same, the exception notifier is told of the failure. DeadlockError, LoopError and
+    WrongThreadError as for ``event_loop``; TypeError when ``main`` cannot be called.
+    """
+    if scheduler.coro_is_running():
+        scheduler._loop(30.0)  # raises what is wrong with that
+    signals = _Signals()
+    thread = scheduler._spawn_main(main, args, kwargs)
+    try:
+        try:
+            reason, code = _run_loop(30.0, thread, signals)
+        except BaseException:
+            _tell_error(scheduler._take_successor() or thread)
+            raise
+        thread = scheduler._take_successor() or thread
+        if signals.interrupted or reason in ("exit", "deadlock"):
+            _tell_error(thread)
+        if signals.interrupted:
+            raise KeyboardInterrupt
+        if reason == "exit":
+            raise SystemExit(code)
+        if reason == "deadlock":
+            raise code
+        if thread.exception is not None:
+            if isinstance(thread.exception, Interrupted):
+                raise thread.exception from None
+            raise thread.exception
+        return thread.result
+    finally:
+        del thread

@@ -1,0 +1,106 @@
+"""What is said about threads: where they are, what they wait for, who failed, who is stuck.
+
+Everything here formats; nothing decides. The scheduler calls it through hooks, so it never imports upwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from coro import tb
+from coro._runtime import scheduler
+from coro._runtime.output import one_line, print_stderr, write_stderr
+from coro._introspection.wait_graph import describe_wait, wait_graph
+from coro.exceptions import DeadlockError
+
+__all__ = ["all_threads", "default_exception_notifier", "describe_wait", "where", "where_all"]
+
+
+class _Threads(Mapping[int, Any]):
+    """A live view of the registered threads by id: those that were spawned or started and have not ended."""
+
+    def __getitem__(self, key: int) -> Any:
+        return scheduler.get_thread_by_id(key)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([t.id for t in scheduler._all_threads()])
+
+    def __len__(self) -> int:
+        return int(scheduler._thread_count())
+
+    def __repr__(self) -> str:
+        return f"<all_threads: {len(self)} threads>"
+
+
+all_threads = _Threads()
+
+
+def where(co: Any) -> str:
+    """The stack of a thread on one line, innermost call first; ``[]`` for one that has not run or has ended. TypeError
+    when it is not a thread."""
+    if not isinstance(co, scheduler.coro):
+        raise TypeError(f"expected a thread (see coro.spawn), not {type(co).__name__}: {co!r}")
+    frame = co.get_frame()
+    if frame is not None and co is scheduler.current():
+        frame = frame.f_back
+    if frame is None:
+        return "[]"
+    return tb.stack_string(frame)
+
+
+def where_all() -> dict[int, tuple[str, Any, str]]:
+    """``{id: (name, thread, where)}`` for every registered thread."""
+    found = {}
+    for t in scheduler._all_threads():
+        frame = t.get_frame()
+        if frame is not None and t is scheduler.current():
+            frame = frame.f_back  # this function is not where the caller is
+        found[t.id] = (t.name, t, "[]" if frame is None else tb.stack_string(frame))
+    return found
+
+
+def default_exception_notifier() -> None:
+    """Write one line about the exception being handled: the thread and a compact traceback."""
+    me = scheduler.current()
+    print_stderr(f"thread {me.id} ({one_line(me.name)}): error {tb.traceback_string()!r}")
+
+
+def deadlock(log_only: bool) -> DeadlockError | None:
+    """Word the report of a deadlock; log it, or return it as the exception to raise."""
+    graph = wait_graph()
+    threads = [(t.thread, t.words) for t in graph.threads if not t.daemon]
+    lines = [f"  {t.thread!r} waits {t.words}\n    at {t.where}" for t in graph.threads if not t.daemon]
+    for circle in graph.cycles:
+        names = " -> ".join(f"#{t.id} {one_line(t.name)}" for t in (*circle, circle[0]))
+        lines.append(f"  these wait for one another: {names}")
+    text = (
+        f"all {len(threads)} counted threads are blocked and nothing is left that could wake one "
+        f"(no timer, no descriptor, no handler, no worker):\n" + "\n".join(lines)
+    )
+    if log_only:
+        print_stderr("DEADLOCK unless another OS thread calls coro.post(): " + text)
+        return None
+    return DeadlockError(text, tuple(threads))
+
+
+def latency(t: Any, seconds: float) -> None:
+    """Report a thread that held the CPU for long."""
+    write_stderr(f"{time.ctime()} High Latency: ({seconds:.3f}s) for {t!r} {where(t)}\n")
+
+
+def report_refused() -> None:
+    """Name the threads that a loop had to give up."""
+    for t, frame in scheduler._take_refused():
+        at = tb.stack_string(frame) if frame is not None else "[]"
+        print_stderr(f"thread {t.id} ({one_line(t.name)}) did not end in time and was abandoned at {at}")
+
+
+def install() -> None:
+    """Give the scheduler its hooks."""
+    notifier: Callable[[], None] = default_exception_notifier
+    scheduler._hooks(notifier, latency, deadlock)
+
+
+install()

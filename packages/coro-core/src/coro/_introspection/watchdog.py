@@ -1,0 +1,77 @@
+"""``coro.set_watchdog``: be told where the program stands when it does not get on.
+
+The latency warning comes after the fact, names the thread, and knows only where it waited last. The watchdog speaks
+while it happens, and needs neither the loop nor the GIL for that; see ``_runtime/watchdog.h`` for how. It is off until asked
+for, because it is an OS thread, and because a signal, however harmless, interrupts system calls.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from coro._runtime import scheduler
+
+__all__ = ["set_watchdog"]
+
+#: A shorter limit would report the cyclic collector and page faults.
+SHORTEST = 0.01
+LONGEST = 86400.0
+
+_seconds = 0.0
+_file: Any = None  # kept, so that its descriptor stays open
+
+
+def set_watchdog(seconds: float, *, file: Any = None, signum: int | None = None) -> float:
+    """Report every time that the loop makes no progress for ``seconds``; 0 (the default state) never. Returns the limit
+    set before.
+
+    No progress means: a thread runs and does not wait (it computes, or it is stuck in a lock or a system call that coro
+    knows nothing of), or the loop cannot run (another OS thread holds the GIL). A loop with nothing to do is no reason.
+    The report, the thread's number and name and its stack of Python functions, is written to the descriptor of ``file``
+    (default: stderr) at the limit, at twice that, four times, and so on.
+
+    The loop's OS thread is sent the signal ``signum`` for that, default SIGURG, which is ignored by default. System
+    calls of other libraries that it interrupts are restarted by the kernel.
+
+    Raises TypeError when ``seconds`` is not a number or ``file`` has no ``fileno()``; ValueError when it is below 0 or
+    not between 0.01 and 86400, and for a signal that the program handles itself or that cannot be caught; OSError when
+    the system gives no OS thread.
+    """
+    global _seconds, _file
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"expected a number of seconds, not {seconds!r}")
+    if seconds != 0 and not SHORTEST <= seconds <= LONGEST:
+        raise ValueError(f"expected 0 or {SHORTEST} to {LONGEST:.0f} seconds, not {seconds!r}")
+    if signum is None:
+        signum = signal.SIGURG
+    elif isinstance(signum, bool) or not isinstance(signum, int):
+        raise TypeError(f"expected the number of a signal, not {signum!r}")
+    if signum not in signal.valid_signals() or signum in (signal.SIGKILL, signal.SIGSTOP):
+        raise ValueError(f"expected a signal that can be caught, not {signum!r}")
+    if file is None:
+        file = sys.__stderr__
+    fd = 2 if file is None else file if isinstance(file, int) else None
+    if fd is None:
+        if not callable(getattr(file, "fileno", None)):
+            raise TypeError(f"expected an open file or descriptor, not {type(file).__name__}: {file!r}")
+        fd = file.fileno()
+    failed = scheduler._set_watchdog(seconds, fd, signum)
+    if failed == -1:
+        raise ValueError(f"the program has a handler for signal {signum} already; choose another with signum=")
+    if failed:
+        raise OSError(failed, f"no watchdog can be had: {os.strerror(failed)}")
+    before, _seconds = _seconds, float(seconds)
+    _file = file if seconds else None
+    return before
+
+
+def _after_fork() -> None:
+    global _seconds
+    _seconds = 0.0
+    scheduler._watchdog_after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

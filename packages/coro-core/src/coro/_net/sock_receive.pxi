@@ -1,0 +1,755 @@
+# The receiving half of the class sock, accept included: part of _net/sock.pyx (a class of its own only because
+# a Cython class cannot be spread over two files).
+#
+# The shape is always the same: enter_read() refuses a second reader, waits at once where the last short read
+# proved that nothing is left, or lets others run when the thread was selfish for too long; then the system
+# call is tried until it does not say "would block".  The *_try functions make one attempt; they never switch,
+# so they may use the static buffer and structures on the C stack.
+#
+# What is on the C stack while a thread waits is copied whenever two threads share a slot, so none of these functions
+# waits itself.  They say "park now" (True, or None or MUST_WAIT in place of a result), and the method that Python
+# called does: its frame and the interpreter's are all there is.  resume_read() is what follows.
+
+
+cdef class _receiver(_descriptor):
+    """Everything of a sock that reads, and accept."""
+
+    cdef int reader_busy(self, coro me) except -1:
+        if self.reader.dead:
+            self.reader = None          # abandoned at the end of a loop
+            return 0
+        from coro._poll.filters import EVFILT
+        from coro._poll.descriptors import kevent_key
+        raise SimultaneousError(me, self.reader, kevent_key(EVFILT.READ, self.fd))
+
+    cdef inline bint enter_read(self, coro me, int flags) except -1:
+        """What stands before the first attempt of each receiving call.  True: park now."""
+        if self.fd < 0 or self.bits & B_FILE:
+            self.check()
+        if self.reader is not None:
+            self.reader_busy(me)
+        if not flags & (MSG_DONTWAIT | MSG_OOB | MSG_ERRQUEUE):
+            if self.back is None:
+                return self.before_attempt(me)
+            if selfish(me):
+                return self.begin_read_pause(me)
+        return False
+
+    cdef inline bint before_attempt(self, coro me) except -1:
+        """Wait at once where the last short read proved that nothing is there; else count one selfish act.  True: park
+        now."""
+        if self.bits & B_DRAINED and not self.st.flags & (FD_READ_READY | FD_NO_SHORTCUT):
+            if not self.st.flags & FD_REGISTERED and others_run():
+                self.st.flags |= FD_LINGERS
+            return self.begin_read_wait(me)
+        if selfish(me):
+            return self.begin_read_pause(me)
+        return False
+
+    cdef bint nothing_to_do(self) except -1:
+        """May a call for no bytes return at once?  (On a datagram socket it consumes a datagram.)"""
+        self.check()
+        return self.bits & B_STREAM or not self.bits & B_SOCKET
+
+    cdef bint begin_read_wait(self, coro me) except -1:
+        """True: park now.  False: try again."""
+        cdef int r
+        self.bits &= ~<unsigned int>B_DRAINED
+        r = begin_wait(me, self.st, self.fd, FD_READ_READY)
+        if r == 1:
+            self.reader = me
+            self.read_epoch = self.st.epoch
+            return True
+        if r == 2:
+            self.wait_readable_at_length(me)
+        return False
+
+    cdef int wait_readable_at_length(self, coro me) except -1:
+        self.reader = me
+        try:
+            fd_poller().wait_read(self.st, self.fd)
+        finally:
+            self.reader = None
+        if self.fd < 0:
+            raise ClosedError()
+        return 0
+
+    cdef bint begin_read_pause(self, coro me) except -1:
+        begin_slice(me)
+        self.reader = me
+        return True
+
+    cdef int resume_read(self, coro me) except -1:
+        """What stands behind park()."""
+        self.reader = None
+        if me.kind == WAIT_SLICE:
+            end_slice(me)
+        else:
+            end_wait(me, self.st, FD_READ_READY, self.read_epoch)
+        if self.fd < 0:
+            raise ClosedError()
+        return 0
+
+    cdef inline int wait_here(self, coro me) except -1:
+        park(me)
+        return self.resume_read(me)
+
+    cdef bint read_blocked(self, coro me, int flags) except -1:
+        """After EAGAIN: have the caller wait (True: park now), or report it to one who asked not to."""
+        if flags & (MSG_DONTWAIT | MSG_ERRQUEUE):
+            raise _error(EAGAIN)
+        self.st.flags &= ~<uint32_t>FD_READ_READY
+        return self.begin_read_wait(me)
+
+    cdef inline Py_ssize_t recv_raw(self, char *p, Py_ssize_t n, int flags) except? -1:
+        """One attempt.  -1 without an exception: it would block."""
+        cdef Py_ssize_t r
+        if flags or self.bits & B_SOCKET:
+            r = c_recv(self.fd, p, n, flags)
+        else:
+            r = c_read(self.fd, p, n)
+        if unlikely(r < 0):
+            return self.recv_failed(p, n, flags)
+        if 0 < r < n and self.bits & (B_TCP | B_OWNED) == (B_TCP | B_OWNED) \
+                and not flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE):
+            self.bits |= B_DRAINED
+        else:
+            self.bits &= ~<unsigned int>B_DRAINED
+        return r
+
+    cdef Py_ssize_t recv_failed(self, char *p, Py_ssize_t n, int flags) except? -1:
+        cdef int e = errno
+        if e == EAGAIN:
+            return -1
+        if e != EINTR:
+            raise _error(e)
+        return self.recv_raw(p, n, flags)
+
+    cdef object recv_try(self, coro me, Py_ssize_t n, int flags):
+        """bytes; None: park now."""
+        cdef Py_ssize_t r
+        cdef PyObject *big
+        cdef object result
+        if n <= SCRATCH and not (self.bits & B_FULL and n >= DIRECT):
+            while True:
+                r = self.recv_raw(scratch, n, flags)
+                if r >= 0:
+                    if r == n and n >= DIRECT:
+                        self.bits |= B_FULL
+                    return PyBytes_FromStringAndSize(scratch, r)
+                if self.read_blocked(me, flags):
+                    return None
+        if n > BIG and (self.bits & B_STREAM or not self.bits & B_SOCKET):
+            n = BIG                     # a stream may return less; a datagram would be cut
+        result = PyBytes_FromStringAndSize(NULL, n)
+        r = self.recv_raw(PyBytes_AS_STRING(result), n, flags)
+        while r < 0:
+            if self.read_blocked(me, flags):
+                return None
+            r = self.recv_raw(PyBytes_AS_STRING(result), n, flags)
+        if r == n:
+            return result
+        self.bits &= ~<unsigned int>B_FULL
+        big = <PyObject *>result
+        Py_INCREF(result)
+        result = None                   # what is cut must have one reference
+        _PyBytes_Resize(&big, r)
+        result = <object>big
+        Py_DECREF(result)
+        return result
+
+    cdef object take_back(self, Py_ssize_t n, bint peek):
+        """At most n of the bytes given back before."""
+        cdef Py_ssize_t have = PyBytes_GET_SIZE(self.back) - self.back_at
+        cdef object out
+        if n > have:
+            n = have
+        if n == PyBytes_GET_SIZE(self.back):
+            out = self.back
+        else:
+            out = PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.back) + self.back_at, n)
+        if not peek:
+            if n == have:
+                self.back = None
+                self.back_at = 0
+            else:
+                self.back_at += n
+        return out
+
+    cdef int give_back(self, bytes data) except -1:
+        if self.fd >= 0 and len(data):
+            self.back = data if self.back is None else data + self.back[self.back_at:]
+            self.back_at = 0
+        return 0
+
+    cdef object recv_first(self, Py_ssize_t n, int flags):
+        """recv() as far as it gets without waiting.  None: park now, then recv_again()."""
+        cdef PyObject *me = running_borrowed()
+        if likely(n > 0 and not flags and self.fd >= 0 and self.reader is None and self.back is None
+                  and self.bits & (B_DRAINED | B_FILE) == B_DRAINED
+                  and self.st.flags & (FD_OWNED | FD_REGISTERED | FD_UNPOLLABLE | FD_READ_READY | FD_NO_SHORTCUT)
+                  == (FD_OWNED | FD_REGISTERED)
+                  and self.st.reader == NULL and not (<coro>me).attention):
+            # enter_read() and begin_wait() of a server's thread that has answered and waits for more, without their calls
+            self.bits &= ~<unsigned int>B_DRAINED
+            Py_INCREF(<coro>me)
+            self.st.reader = me
+            begin_io(<coro>me, WAIT_READ, self.fd)
+            self.reader = <coro>me
+            self.read_epoch = self.st.epoch
+            return None
+        return self.recv_unprepared(<coro>me, n, flags)
+
+    cdef object recv_unprepared(self, coro me, Py_ssize_t n, int flags):
+        """recv_first() of everybody else."""
+        if n < 0:
+            raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
+        if n == 0 and self.nothing_to_do():
+            return b""
+        if self.enter_read(me, flags):
+            return None
+        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+            return self.take_back(n, (flags & MSG_PEEK) != 0)
+        return self.recv_try(me, n, flags)
+
+    cdef object recv_again(self, Py_ssize_t n, int flags):
+        cdef PyObject *me = <PyObject *>self.reader     # it runs, so somebody else holds it, too
+        cdef Py_ssize_t r
+        if unlikely((<coro>me).kind != WAIT_READ or self.fd < 0):
+            self.resume_read(<coro>me)
+            return self.recv_try(<coro>me, n, flags)
+        # resume_read(), without its call
+        self.reader = None
+        end_wait(<coro>me, self.st, FD_READ_READY, self.read_epoch)
+        if n > SCRATCH or flags or self.bits & (B_TCP | B_OWNED | B_FULL) != (B_TCP | B_OWNED):
+            return self.recv_try(<coro>me, n, flags)
+        # and recv_try() of a TCP stream, without its calls
+        r = c_recv(self.fd, scratch, n, 0)
+        if unlikely(r < 0):
+            r = self.recv_failed(scratch, n, 0)
+            if r < 0:
+                return self.recv_try(<coro>me, n, 0)
+        if likely(0 < r < n):
+            self.bits |= B_DRAINED
+        else:
+            self.bits &= ~<unsigned int>B_DRAINED
+            if r >= DIRECT:
+                self.bits |= B_FULL
+        return PyBytes_FromStringAndSize(scratch, r)
+
+    cdef object c_recv(self, Py_ssize_t n, int flags):
+        cdef object data = self.recv_first(n, flags)
+        while data is None:
+            park(self.reader)
+            data = self.recv_again(n, flags)
+        return data
+
+    def recv(self, Py_ssize_t buffer_size, int flags=0):
+        """Receive at most ``buffer_size`` bytes; ``b''`` at the end of the stream.
+
+        ``flags`` are those of recv(2); with MSG_DONTWAIT the call never waits and raises ``oserrors.EAGAIN``
+        instead. Raises ``ValueError`` for a negative size and ``SimultaneousError`` while another thread
+        receives.
+        """
+        # c_recv(), but without a frame of its own
+        cdef object data = self.recv_first(buffer_size, flags)
+        cdef PyObject *me
+        while data is None:
+            me = <PyObject *>self.reader
+            park(<coro>me)
+            data = self.recv_again(buffer_size, flags)
+        return data
+
+    def read(self, Py_ssize_t buffer_size):
+        """The same as recv() without flags."""
+        return self.c_recv(buffer_size, 0)
+
+    cdef object gather(self, coro me, Py_ssize_t n):
+        """Exactly n bytes, fewer at the end of the stream.  Interrupted: what was read is given back.
+
+        The result grows as bytes arrive: a length that a peer made up costs no memory.
+        """
+        cdef gathering g
+        cdef object data
+        if n == 0:
+            self.check()
+            return b""
+        if self.enter_read(me, 0):
+            self.wait_here(me)
+        g.n = n
+        data = self.gather_first(me, &g)
+        while data is None:
+            park(me)
+            data = self.gather_on(me, &g, True)
+        return data
+
+    cdef object gather_first(self, coro me, gathering *g):
+        """The first attempt.  None: park now, then gather_on()."""
+        cdef object data
+        g.out = NULL
+        g.have = 0
+        if self.back is not None:
+            data = self.take_back(g.n, False)
+        else:
+            data = self.recv_try(me, g.n, 0)
+            if data is None or PyBytes_GET_SIZE(data) == 0:
+                return data
+        g.have = PyBytes_GET_SIZE(data)
+        if g.have == g.n:
+            return data
+        self.gather_room(g)
+        memcpy(PyBytes_AS_STRING(<object>g.out), PyBytes_AS_STRING(data), g.have)
+        return self.gather_on(me, g, False)
+
+    cdef int gather_room(self, gathering *g) except -1:
+        g.room = g.n if g.n <= SCRATCH else max(<Py_ssize_t>SCRATCH, min(g.n, 2 * g.have))
+        g.out = PyBytes_New(NULL, g.room)
+        return 0
+
+    cdef object gather_on(self, coro me, gathering *g, bint resumed):
+        """The others.  None: park now, then once more."""
+        cdef Py_ssize_t r
+        cdef object data
+        try:
+            if resumed:
+                self.resume_read(me)
+            if g.out == NULL:
+                self.gather_room(g)
+            while g.have < g.n:
+                if g.have == g.room:
+                    g.room = min(g.n, 2 * g.room)
+                    _PyBytes_Resize(&g.out, g.room)     # g.out is NULL after a failure
+                r = self.recv_raw(PyBytes_AS_STRING(<object>g.out) + g.have, g.room - g.have, 0)
+                if r == 0:
+                    break
+                if r < 0:
+                    if self.read_blocked(me, 0):
+                        return None
+                    continue
+                g.have += r
+                if g.have < g.n and self.before_attempt(me):
+                    return None
+        except BaseException:
+            if g.out != NULL:
+                data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(<object>g.out), g.have)
+                Py_DECREF(<object>g.out)
+                self.give_back(data)
+            raise
+        if g.have < g.room:
+            _PyBytes_Resize(&g.out, g.have)
+        data = <object>g.out
+        Py_DECREF(data)
+        return data
+
+    cdef object c_recv_exact(self, Py_ssize_t n):
+        cdef coro me = running_thread()
+        cdef object data
+        if n < 0:
+            raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
+        data = self.gather(me, n)
+        if PyBytes_GET_SIZE(data) < n:
+            raise EOFError(data)
+        return data
+
+    def recv_exact(self, Py_ssize_t nbytes):
+        """Receive exactly ``nbytes`` bytes.
+
+        Raises ``EOFError(partial)`` when the stream ends before; an interruption (a timeout, say) loses
+        nothing: the bytes read so far are returned first by the next receiving call.
+        """
+        return self.c_recv_exact(nbytes)
+
+    def readv(self, size_list):
+        """Fill buffers of the given sizes; returns them as a tuple of bytes.
+
+        At the end of the stream only complete and partially filled ones are returned, ``()`` if nothing came.
+        Interrupted, it gives back what it read, as recv_exact() does.  Raises ``ValueError`` for a negative
+        size.
+        """
+        cdef coro me = running_thread()
+        cdef list sizes = []
+        cdef Py_ssize_t total = 0, at = 0, n
+        for size in size_list:
+            n = _index(size)
+            if n < 0:
+                raise ValueError(f"a size must not be negative, not {n}")
+            if n > sys.maxsize - total:
+                raise OverflowError("the sizes add up to more than an object can hold")
+            total += n
+            sizes.append(n)
+        data = self.gather(me, total)
+        out = []
+        for n in sizes:
+            if at >= PyBytes_GET_SIZE(data) and PyBytes_GET_SIZE(data) < total:
+                break
+            out.append(data[at:at + n])
+            at += n
+        return tuple(out)
+
+    cdef Py_ssize_t into_first(self, char *p, Py_ssize_t n, int flags, Py_buffer *held) except -1:
+        """recv_into() as far as it gets without waiting.  MUST_WAIT: park now, then into_again().  `held`, if not NULL,
+        is the buffer to be released in all other cases."""
+        cdef Py_ssize_t r = -1
+        cdef coro me
+        cdef object data
+        try:
+            me = running_thread()
+            if n == 0 and self.nothing_to_do():
+                r = 0
+            elif self.enter_read(me, flags):
+                r = MUST_WAIT
+            elif self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+                data = self.take_back(n, (flags & MSG_PEEK) != 0)
+                r = PyBytes_GET_SIZE(data)
+                memcpy(p, PyBytes_AS_STRING(data), r)
+            else:
+                r = self.into_try(me, p, n, flags)
+        finally:
+            if held != NULL and r != MUST_WAIT:
+                PyBuffer_Release(held)
+        return r
+
+    cdef Py_ssize_t into_again(self, char *p, Py_ssize_t n, int flags, Py_buffer *held) except -1:
+        cdef Py_ssize_t r = -1
+        cdef coro me = self.reader
+        try:
+            self.resume_read(me)
+            r = self.into_try(me, p, n, flags)
+        finally:
+            if held != NULL and r != MUST_WAIT:
+                PyBuffer_Release(held)
+        return r
+
+    cdef Py_ssize_t into_try(self, coro me, char *p, Py_ssize_t n, int flags) except -1:
+        cdef Py_ssize_t r
+        while True:
+            r = self.recv_raw(p, n, flags)
+            if r >= 0:
+                return r
+            if self.read_blocked(me, flags):
+                return MUST_WAIT
+
+    cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1:
+        cdef Py_ssize_t r = self.into_first(p, n, flags, NULL)
+        while r == MUST_WAIT:
+            park(self.reader)
+            r = self.into_again(p, n, flags, NULL)
+        return r
+
+    def recv_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
+        """Receive into a writable buffer, at most ``nbytes`` (0: what it holds); returns the number of bytes.
+
+        Raises ``ValueError`` when ``nbytes`` is negative or more than the buffer holds.
+        """
+        cdef Py_buffer view
+        cdef Py_ssize_t r
+        nbytes = _hold(buffer, &view, nbytes)
+        r = self.into_first(<char *>view.buf, nbytes, flags, &view)
+        while r == MUST_WAIT:
+            park(self.reader)
+            r = self.into_again(<char *>view.buf, nbytes, flags, &view)
+        return r
+
+    cdef object recvfrom_try(self, Py_ssize_t n, int flags):
+        """(bytes, address), or None when it would block."""
+        cdef sockaddr_storage sa
+        cdef socklen_t length = sizeof(sa)
+        cdef Py_ssize_t r
+        cdef char *p = scratch
+        cdef object big = None
+        cdef int e
+        if n > SCRATCH:
+            if n > BIG and self.bits & B_STREAM:
+                n = BIG
+            big = PyBytes_FromStringAndSize(NULL, n)
+            p = PyBytes_AS_STRING(big)
+        while True:
+            sa.ss_family = AF_UNSPEC
+            r = c_recvfrom(self.fd, p, n, flags, <sockaddr *>&sa, &length)
+            if r >= 0:
+                self.bits &= ~<unsigned int>B_DRAINED
+                # (a stream gives no sender's address)
+                address = _format(&sa, length) if sa.ss_family != AF_UNSPEC else None
+                return PyBytes_FromStringAndSize(p, r), address
+            e = errno
+            if e == EAGAIN:
+                return None
+            if e != EINTR:
+                raise _error(e)
+
+    cdef object c_recvfrom(self, Py_ssize_t n, int flags):
+        cdef coro me = running_thread()
+        if n < 0:
+            raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
+        if self.enter_read(me, flags):
+            self.wait_here(me)
+        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+            return self.take_back(n, (flags & MSG_PEEK) != 0), None
+        while True:
+            result = self.recvfrom_try(n, flags)
+            if result is not None:
+                return result
+            if self.read_blocked(me, flags):
+                self.wait_here(me)
+
+    def recvfrom(self, Py_ssize_t buffer_size, int flags=0):
+        """One datagram of at most ``buffer_size`` bytes and its sender: ``(bytes, address)``."""
+        return self.c_recvfrom(buffer_size, flags)
+
+    def recvfrom_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
+        """recvfrom() into a writable buffer: ``(number of bytes, address)``.  Errors as in recv_into()."""
+        cdef Py_buffer view
+        cdef Py_ssize_t n
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+        try:
+            data, address = self.c_recvfrom(_room(nbytes, view.len), flags)
+            n = PyBytes_GET_SIZE(data)
+            memcpy(view.buf, PyBytes_AS_STRING(data), n)
+            return n, address
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef object recvmsg_try(self, Py_ssize_t n, Py_ssize_t room, int flags):
+        """(bytes, ancillary data, message flags, address), or None when it would block."""
+        cdef sockaddr_storage sa
+        cdef msghdr msg
+        cdef iovec v
+        cdef cmsghdr *c
+        cdef Py_ssize_t r, size
+        cdef char *control = NULL
+        cdef int e
+        cdef object data = PyBytes_FromStringAndSize(NULL, n)
+        cdef list ancillary = []
+        memset(&msg, 0, sizeof(msg))
+        v.iov_base = PyBytes_AS_STRING(data)
+        v.iov_len = n
+        sa.ss_family = AF_UNSPEC
+        msg.msg_name = &sa
+        msg.msg_namelen = sizeof(sa)
+        msg.msg_iov = &v
+        msg.msg_iovlen = 1
+        if room:
+            control = <char *>PyMem_Malloc(room)
+            if control == NULL:
+                raise MemoryError()
+            msg.msg_control = control
+            msg.msg_controllen = room
+        try:
+            while True:
+                r = c_recvmsg(self.fd, &msg, flags | MSG_CMSG_CLOEXEC)
+                if r >= 0:
+                    break
+                e = errno
+                if e == EAGAIN:
+                    return None
+                if e != EINTR:
+                    raise _error(e)
+            self.bits &= ~<unsigned int>B_DRAINED
+            try:
+                c = CMSG_FIRSTHDR(&msg) if room else NULL
+                while c != NULL:
+                    size = c.cmsg_len - CMSG_LEN(0)
+                    # a header that the buffer cut short says more than there is
+                    size = max(0, min(size, control + msg.msg_controllen - <char *>CMSG_DATA(c)))
+                    ancillary.append((c.cmsg_level, c.cmsg_type,
+                                      PyBytes_FromStringAndSize(<char *>CMSG_DATA(c), size)))
+                    c = CMSG_NXTHDR(&msg, c)
+                return (data if r == n else data[:r], ancillary, msg.msg_flags & ~MSG_CMSG_CLOEXEC,
+                        _format(&sa, msg.msg_namelen) if msg.msg_namelen else None)
+            except BaseException:
+                # nobody will ever see these numbers
+                _close_passed(&msg, control)
+                raise
+        finally:
+            PyMem_Free(control)
+
+    def recvmsg(self, Py_ssize_t bufsize, Py_ssize_t ancbufsize=0, int flags=0):
+        """Receive data and ancillary data: ``(bytes, [(level, type, bytes)], message flags, address)``.
+
+        Passed descriptors are close-on-exec.  ``ancbufsize`` is the room for ancillary data in bytes
+        (``CMSG_SPACE``). Raises ``ValueError`` for a negative size.
+        """
+        cdef coro me = running_thread()
+        if bufsize < 0 or ancbufsize < 0 or ancbufsize > 0x7fffffff:
+            raise ValueError("the sizes must not be negative (nor the ancillary one more than 2 GiB), "
+                             f"not {bufsize} and {ancbufsize}")
+        if bufsize > BIG and self.bits & B_STREAM:
+            bufsize = BIG
+        if self.enter_read(me, flags):
+            self.wait_here(me)
+        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+            return self.take_back(bufsize, (flags & MSG_PEEK) != 0), [], 0, None
+        while True:
+            result = self.recvmsg_try(bufsize, ancbufsize, flags)
+            if result is not None:
+                return result
+            if self.read_blocked(me, flags):
+                self.wait_here(me)
+
+    def recvmsg_into(self, buffers, Py_ssize_t ancbufsize=0, int flags=0):
+        """recvmsg() into writable buffers, which are filled one after the other.
+
+        Returns ``(number of bytes, [(level, type, bytes)], message flags, address)``.  ``buffers`` is any
+        iterable of writable, contiguous buffers.  Raises ``BufferError`` for one that is read-only, and as
+        recvmsg() does.
+        """
+        cdef list views = [], spans = []
+        cdef Py_ssize_t total = 0, at = 0, n
+        try:
+            for buffer in buffers:
+                view = memoryview(buffer)
+                views.append(view)
+                if view.readonly:
+                    raise BufferError(f"expected writable buffers, not {type(buffer).__name__}")
+                if view.nbytes:             # (nothing to cast in an empty one, whatever its shape)
+                    total += view.nbytes
+                    spans.append(view.cast("B"))
+            data, ancillary, msg_flags, address = self.recvmsg(total, ancbufsize, flags)
+            for span in spans:
+                n = min(<Py_ssize_t>len(span), PyBytes_GET_SIZE(data) - at)
+                span[:n] = data[at:at + n]
+                at += n
+            return PyBytes_GET_SIZE(data), ancillary, msg_flags, address
+        finally:
+            for view in spans + views:
+                view.release()
+
+    def recv_fds(self, Py_ssize_t bufsize, int maxfds, int flags=0):
+        """Receive data and at most ``maxfds`` descriptors passed by send_fds().
+
+        Returns ``(bytes, [descriptor numbers], message flags, address)``; the numbers are close-on-exec and
+        the caller's to close.  MSG_CTRUNC in the flags means that more were sent (the kernel closed those).
+        """
+        if not 0 <= maxfds <= 4096:
+            raise ValueError(f"the number of descriptors is from 0 to 4096, not {maxfds}")
+        # CMSG_LEN, not CMSG_SPACE: the padding could take in one more descriptor than was asked for
+        room = CMSG_LEN(maxfds * sizeof(int)) if maxfds else 0
+        data, ancillary, msg_flags, address = self.recvmsg(bufsize, room, flags)
+        return data, _numbers(ancillary), msg_flags, address
+
+    def wait_for_read(self):
+        """Wait until the descriptor is readable or its peer has gone.
+
+        Returns the number of bytes (of a listening socket: of connections) that are there where that costs nothing,
+        which is with kqueue; otherwise 0, which means "ready, amount unknown".  The kernel is asked anew each time.  Raises ``SimultaneousError`` while another
+        thread receives.
+        """
+        cdef coro me = running_thread()
+        cdef FdPoller p
+        cdef unsigned int fflags
+        self.check()
+        if self.reader is not None:
+            self.reader_busy(me)
+        if self.back is not None:
+            return len(self.back) - self.back_at
+        p = fd_poller()
+        self.reader = me
+        try:
+            p.wait_read_fresh(self.st, self.fd)
+        finally:
+            self.reader = None
+        self.check()
+        self.bits &= ~<unsigned int>B_DRAINED
+        return p.details(self.fd, FD_READ_READY, &fflags)
+
+    # -- accepting
+
+    cdef object accept_try(self):
+        """(sock, address), or None: nobody is there, or (full_errno is set) no descriptors are left."""
+        cdef sockaddr_storage sa
+        cdef socklen_t length
+        cdef int fd, e
+        cdef unsigned int bits
+        self.full_errno = 0
+        while True:
+            length = sizeof(sa)
+            sa.ss_family = AF_UNSPEC
+            fd = coro_accept(self.fd, <sockaddr *>&sa, &length)
+            if fd >= 0:
+                # (_adopt closes the descriptor when it fails)
+                bits = B_SOCKET | B_OWNED | (self.bits & (B_TCP | B_STREAM))
+                return _adopt(fd, self.domain, self.stype, bits), _format(&sa, length)
+            e = errno
+            if e == EAGAIN:
+                return None
+            if e == EMFILE or e == ENFILE or e == ENOBUFS or e == ENOMEM:
+                self.full_errno = e
+                return None
+            # accept(2), "Error handling": these belong to a connection that ended while it was queued
+            if e != EINTR and e != ECONNABORTED and e != EPROTO:
+                raise _error(e)
+
+    cdef int accept_pause(self, coro me) except -1:
+        """The connection stays queued in the kernel, readable at once: waiting for readiness would spin."""
+        cdef double now = time.monotonic()
+        if now - self.full_said >= FULL_SAY_EVERY:
+            self.full_said = now
+            _say(f"accept on {self!r}: {os.strerror(self.full_errno)}; trying again every "
+                 f"{FULL_PAUSE * 1000:.0f} ms. Raise the limit (ulimit -n) or close something.")
+        self.reader = me
+        try:
+            _pause(FULL_PAUSE)
+        finally:
+            self.reader = None
+        return self.check()
+
+    cdef int raise_late(self) except -1:
+        cdef int e = self.late_errno
+        if e:
+            self.late_errno = 0
+            raise _error(e)
+        return 0
+
+    cdef object c_accept(self):
+        cdef coro me = running_thread()
+        cdef object pair
+        if self.enter_read(me, 0):
+            self.wait_here(me)
+        self.raise_late()
+        while True:
+            pair = self.accept_try()
+            if pair is not None:
+                return pair
+            if self.full_errno:
+                self.accept_pause(me)
+            elif self.read_blocked(me, 0):
+                self.wait_here(me)
+
+    def accept(self):
+        """Wait for a connection: ``(sock, address)``.
+
+        The new descriptor is close-on-exec.  Connections that ended while they were queued are skipped.
+        While the process has no descriptors left it tries again twenty times a second and says so once a
+        minute on stderr.
+        """
+        return self.c_accept()
+
+    def accept_many(self, int max=0):
+        """Wait for connections and accept all, or at most ``max`` if not 0: ``[(sock, address), ...]``.
+
+        The list may be empty.  An error after the first connection is raised by the next call.  Raises
+        ``ValueError`` for a negative ``max``.
+        """
+        cdef coro me = running_thread()
+        cdef list out = []
+        cdef object pair
+        if max < 0:
+            raise ValueError(f"the most connections to accept is an int >= 0 (0: no limit), not {max}")
+        self.check()
+        self.raise_late()
+        self.wait_for_read()
+        while not max or len(out) < max:
+            try:
+                pair = self.accept_try()
+            except OSError as e:
+                if not out:
+                    raise
+                self.late_errno = e.errno or EINVAL
+                break
+            if pair is not None:
+                out.append(pair)
+            elif self.full_errno and not out:
+                self.accept_pause(me)
+            else:
+                break
+        return out

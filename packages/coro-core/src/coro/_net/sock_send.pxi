@@ -1,0 +1,685 @@
+# The class sock itself: everything that writes, connect, and the remaining socket calls.  Part of
+# _net/sock.pyx; receiving is in _net/sock_receive.pxi.
+#
+# A call that goes out in one system call touches neither `sender` nor the queue.  One that has to wait first
+# becomes the sender (begin_send(), behind those who came before) and hands over when it leaves (end_send()),
+# by whatever way.  Whoever was handed the sending side and is interrupted in the same moment passes it on.
+
+
+cdef class sock(_receiver):
+    """A descriptor whose calls block only the calling thread.
+
+    ``sock(domain=AF.INET, stype=SOCK.STREAM, protocol=0, fd=-1)`` makes a socket; with ``fd`` it adopts an
+    open descriptor of any kind (and sets O_NONBLOCK on it, which everybody sharing its open file description
+    sees).
+
+    Attributes: ``fd`` (-1 once closed), ``orig_fd``, ``domain``/``family``, ``stype``/``type``.
+
+    All calls that may wait must be made by a thread: elsewhere they raise ``YieldFromMain`` or
+    ``WrongThreadError``. They raise ``ClosedError`` on a closed object, ``ClosedError(closer)`` when it is
+    closed while they wait, and the classes of ``coro.oserrors`` for what the kernel reports.  An object that
+    is collected closes its descriptor.
+
+    Invariants:
+
+    1. ``fd >= 0`` means that the descriptor is open and ours to close; it becomes -1 before close(2).
+    2. After every call that may switch, ``fd`` is looked at again before it is used.
+    3. ``reader``/``sender`` is set by a thread right before it waits and taken back by the same thread.
+    4. Whoever stops being ``sender`` hands over to the head of the queue in the same step: it is None
+       only while the queue is empty.
+    5. ``back`` is read before the kernel by everything that reads.
+    """
+
+    # -- sending
+
+    cdef int begin_send(self, coro me) except -1:
+        """Become the sender, after those who came before.  Each success is followed by end_send()."""
+        if self.sender is not None:
+            if not self.sender.dead:
+                return self.queue_send(me)
+            # abandoned at the end of a loop; those queued behind it are dead, too
+            self.first = self.last = None
+        self.sender = me
+        return 0
+
+    cdef int queue_send(self, coro me) except -1:
+        cdef _sender s = _sender.__new__(_sender)
+        s.thread = me
+        s.queued = True
+        s.prev = self.last
+        if self.last is None:
+            self.first = s
+        else:
+            self.last.next = s
+        self.last = s
+        try:
+            while not s.granted:
+                suspend(me, WAIT_OBJECT, self)
+                if self.fd < 0:
+                    raise ClosedError()
+        except BaseException:
+            if s.granted:
+                # it was handed to us in the same moment: pass it on
+                self.end_send()
+            elif s.queued:
+                self.leave_queue(s)
+            raise
+        return 0
+
+    cdef int leave_queue(self, _sender s) except -1:
+        if s.prev is None:
+            self.first = s.next
+        else:
+            s.prev.next = s.next
+        if s.next is None:
+            self.last = s.prev
+        else:
+            s.next.prev = s.prev
+        s.next = s.prev = None
+        s.queued = False
+        return 0
+
+    cdef int end_send(self) except -1:
+        cdef _sender s
+        while self.first is not None:
+            s = self.first
+            self.leave_queue(s)
+            if not s.thread.dead:
+                s.granted = True
+                self.sender = s.thread
+                # False: it is already scheduled, with an interruption, and will pass the grant on
+                wake(s.thread, None)
+                return 0
+        self.sender = None
+        return 0
+
+    cdef bint begin_write_wait(self, coro me) except -1:
+        """As the sender, after EAGAIN.  True: park now, then resume_send().  False: try again."""
+        cdef int r
+        self.st.flags &= ~<uint32_t>FD_WRITE_READY
+        r = begin_wait(me, self.st, self.fd, FD_WRITE_READY)
+        if r == 1:
+            self.send_epoch = self.st.epoch
+            return True
+        if r == 2:
+            fd_poller().wait_write(self.st, self.fd)
+            if self.fd < 0:
+                raise ClosedError()
+        return False
+
+    cdef int resume_send(self, coro me) except -1:
+        """What stands behind park()."""
+        if me.kind == WAIT_SLICE:
+            end_slice(me)
+        else:
+            end_wait(me, self.st, FD_WRITE_READY, self.send_epoch)
+        if self.fd < 0:
+            raise ClosedError()
+        return 0
+
+    cdef int wait_writable(self, coro me) except -1:
+        if self.begin_write_wait(me):
+            park(me)
+            self.resume_send(me)
+        return 0
+
+    cdef int send_blocked(self, coro me, int flags, bint named) except -1:
+        """After EAGAIN (as the sender): wait, or report it to a caller who asked not to."""
+        if flags & MSG_DONTWAIT:
+            raise _error(EAGAIN)
+        if named and self.domain == AF_UNIX:
+            # unix(7): a full queue of an unconnected peer makes no event on this side
+            _pause(QUEUE_PAUSE_FIRST)
+            return self.check()
+        return self.wait_writable(me)
+
+    cdef int pause_send(self, coro me) except -1:
+        slice(me)
+        if self.fd < 0:
+            raise ClosedError()
+        return 0
+
+    cdef inline Py_ssize_t send_raw(self, const char *p, Py_ssize_t n, int flags) noexcept:
+        if self.bits & B_SOCKET:
+            return c_send(self.fd, p, n, flags | MSG_NOSIGNAL)
+        if flags:
+            return c_send(self.fd, p, n, flags)     # ENOTSOCK
+        return c_write(self.fd, p, n)
+
+    cdef Py_ssize_t c_send(self, const char *p, Py_ssize_t n, int flags) except -1:
+        cdef Py_ssize_t done = self.send_first(p, n, flags)
+        while done < n:
+            park(self.sender)
+            done = self.send_rest(self.sender, p, n, done, flags, SEND_RESUMED)
+        return n
+
+    cdef Py_ssize_t send_first(self, const char *p, Py_ssize_t n, int flags) except -1:
+        """c_send() as far as it gets without waiting: how many bytes went out.  Fewer than n: park now, as the sender, then
+        send_rest()."""
+        cdef PyObject *me = running_borrowed()
+        cdef Py_ssize_t r
+        if unlikely(self.fd < 0 or self.bits & B_FILE):
+            self.check()
+        if unlikely(n == 0):
+            return 0
+        if unlikely(self.sender is not None):
+            if flags & MSG_DONTWAIT:
+                raise _error(EAGAIN)
+            return self.send_rest(<coro>me, p, n, 0, flags, SEND_TRY)
+        if unlikely(not flags & MSG_DONTWAIT and selfish(<coro>me)):
+            return self.send_rest(<coro>me, p, n, 0, flags, SEND_PAUSE)
+        r = self.send_raw(p, n, flags)
+        if likely(r == n):
+            return n
+        return self.send_partly(<coro>me, p, n, r, flags)
+
+    cdef Py_ssize_t send_partly(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t r, int flags) except -1:
+        """The first attempt's result was `r`: less than n, or less than 0 with the reason in errno."""
+        cdef int e = errno
+        if r >= 0:
+            return self.send_rest(me, p, n, r, flags, SEND_TRY)
+        if e != EAGAIN and e != EINTR:
+            raise _error(e)
+        return self.send_rest(me, p, n, 0, flags, SEND_TRY if e == EINTR else SEND_BLOCKED)
+
+    cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags,
+                              int step) except -1:
+        """The slow way: in the queue, with waiting.  Returns as send_first() does."""
+        cdef bint parks = False
+        cdef Py_ssize_t r
+        cdef int e
+        try:
+            if step != SEND_RESUMED:
+                self.begin_send(me)
+            try:
+                if step == SEND_RESUMED:
+                    self.resume_send(me)
+                elif step == SEND_PAUSE:
+                    begin_slice(me)
+                    parks = True
+                elif step == SEND_BLOCKED:
+                    parks = self.begin_blocked(me, flags)
+                while done < n and not parks:
+                    r = self.send_raw(p + done, n - done, flags)
+                    if r >= 0:
+                        done += r
+                        if done < n and not flags & MSG_DONTWAIT and selfish(me):
+                            begin_slice(me)
+                            parks = True
+                        continue
+                    e = errno
+                    if e == EAGAIN:
+                        parks = self.begin_blocked(me, flags)
+                    elif e != EINTR:
+                        raise _error(e)
+            finally:
+                if not parks:
+                    self.end_send()
+        except BaseException as exc:
+            _tell_sent(exc, done)
+            raise
+        return done
+
+    cdef bint begin_blocked(self, coro me, int flags) except -1:
+        """After EAGAIN (as the sender): True to park now, or an exception for a caller who asked not to wait."""
+        if flags & MSG_DONTWAIT:
+            raise _error(EAGAIN)
+        return self.begin_write_wait(me)
+
+    cdef Py_ssize_t send_object(self, object data, int flags) except -1:
+        """A buffer that is not bytes."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            return self.c_send(<const char *>view.buf, view.len, flags)
+        finally:
+            PyBuffer_Release(&view)
+
+    def send(self, data, int flags=0):
+        """Send all of ``data`` (any bytes-like object); returns its length.
+
+        Several threads may send: each call's data goes out in one piece, in the order of the calls.  When the
+        call is left by an exception, ``exc.bytes_sent`` says how many bytes had gone out. With MSG_DONTWAIT
+        it raises ``oserrors.EAGAIN`` instead of waiting.
+        """
+        cdef Py_ssize_t done
+        if type(data) is not bytes:
+            return self.send_object(data, flags)
+        # c_send(), but without a frame of its own
+        done = self.send_first(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
+        while done < PyBytes_GET_SIZE(data):
+            park(self.sender)
+            done = self.send_rest(self.sender, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), done, flags, SEND_RESUMED)
+        return done
+
+    def sendall(self, data, int flags=0):
+        """The same as send()."""
+        if type(data) is bytes:
+            return self.c_send(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
+        return self.send_object(data, flags)
+
+    def write(self, data):
+        """The same as send() without flags."""
+        if type(data) is bytes:
+            return self.c_send(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
+        return self.send_object(data, 0)
+
+    cdef Py_ssize_t writev_try(self, list views, Py_ssize_t first, Py_ssize_t skip) except? -1:
+        """One gathering call from byte `skip` of piece `first` on.  -1, no exception: it would block."""
+        cdef msghdr msg
+        cdef Py_ssize_t n, r
+        cdef int i = 0, e
+        cdef const char *p
+        while first < len(views) and i < IOVECS:
+            p = _piece(views[first], &n)
+            vectors[i].iov_base = <void *>(p + skip)
+            vectors[i].iov_len = n - skip
+            skip = 0
+            i += 1
+            first += 1
+        while True:
+            if self.bits & B_SOCKET:
+                memset(&msg, 0, sizeof(msg))
+                msg.msg_iov = vectors
+                msg.msg_iovlen = i
+                r = c_sendmsg(self.fd, &msg, MSG_NOSIGNAL)
+            else:
+                r = c_writev(self.fd, vectors, i)
+            if r >= 0:
+                return r
+            e = errno
+            if e == EAGAIN:
+                return -1
+            if e != EINTR:
+                raise _error(e)
+
+    cdef Py_ssize_t send_views(self, coro me, list views, Py_ssize_t total, Py_ssize_t done,
+                               int flags) except -1:
+        """As the sender: all pieces but the first `done` bytes."""
+        cdef Py_ssize_t first = 0, skip = done, r, n
+        try:
+            while done < total:
+                _piece(views[first], &n)
+                if skip >= n:
+                    skip -= n
+                    first += 1
+                    continue
+                if selfish(me):
+                    self.pause_send(me)
+                r = self.writev_try(views, first, skip)
+                while r < 0:
+                    self.send_blocked(me, flags, False)
+                    r = self.writev_try(views, first, skip)
+                done += r
+                skip += r
+        except BaseException as exc:
+            _tell_sent(exc, done)
+            raise
+        return total
+
+    cdef Py_ssize_t c_writev(self, object pieces) except -1:
+        cdef coro me = running_thread()
+        cdef Py_ssize_t total
+        cdef list views = _views(pieces, &total)
+        cdef bytes joined
+        self.check()
+        if total <= JOIN:
+            joined = b"".join(views)
+            return self.c_send(joined, total, 0)
+        try:
+            self.begin_send(me)
+            try:
+                return self.send_views(me, views, total, 0, 0)
+            finally:
+                self.end_send()
+        except BaseException as exc:
+            if not hasattr(exc, "bytes_sent"):
+                _tell_sent(exc, 0)
+            raise
+
+    def writev(self, data_list):
+        """Send all pieces of an iterable of bytes-like objects as if they were one; returns their total size.
+
+        Errors and ``exc.bytes_sent`` as in send().
+        """
+        return self.c_writev(data_list)
+
+    cdef Py_ssize_t sendto_try(self, const char *p, Py_ssize_t n, object address, int flags) except? -1:
+        cdef sockaddr_storage sa
+        cdef socklen_t length = _parse(self.domain, address, &sa)
+        cdef Py_ssize_t r
+        cdef int e
+        while True:
+            r = c_sendto(self.fd, p, n, flags | MSG_NOSIGNAL, <sockaddr *>&sa, length)
+            if r >= 0:
+                return r
+            e = errno
+            if e == EAGAIN:
+                return -1
+            if e != EINTR:
+                raise _error(e)
+
+    cdef Py_ssize_t c_sendto(self, object data, object address, int flags) except -1:
+        cdef coro me = running_thread()
+        cdef Py_ssize_t r, n
+        cdef const char *p
+        cdef object view = data if type(data) is bytes else memoryview(data).cast("B")
+        p = _piece(view, &n)
+        self.check()
+        self.begin_send(me)
+        try:
+            if selfish(me):
+                self.pause_send(me)
+            while True:
+                r = self.sendto_try(p, n, address, flags)
+                if r >= 0:
+                    return r
+                self.send_blocked(me, flags, True)
+        finally:
+            self.end_send()
+
+    def sendto(self, data, address, int flags=0):
+        """Send one datagram; returns its length.  The address is numeric: ``ValueError`` for a name."""
+        return self.c_sendto(data, address, flags)
+
+    cdef Py_ssize_t sendmsg_try(self, list views, list control, object address, int flags) except? -1:
+        """One sendmsg(2).  -1 without an exception: it would block."""
+        cdef sockaddr_storage sa
+        cdef msghdr msg
+        cdef cmsghdr *c
+        cdef Py_ssize_t r, n, room = 0
+        cdef const char *p
+        cdef char *buffer = NULL
+        cdef int i = 0, e
+        memset(&msg, 0, sizeof(msg))
+        if address is not None:
+            msg.msg_namelen = _parse(self.domain, address, &sa)
+            msg.msg_name = &sa
+        for view in views:
+            p = _piece(view, &n)
+            vectors[i].iov_base = <void *>p
+            vectors[i].iov_len = n
+            i += 1
+        msg.msg_iov = vectors
+        msg.msg_iovlen = i
+        for level, kind, data in control:
+            room += CMSG_SPACE(PyBytes_GET_SIZE(data))
+        if room:
+            buffer = <char *>PyMem_Malloc(room)
+            if buffer == NULL:
+                raise MemoryError()
+            memset(buffer, 0, room)
+            msg.msg_control = buffer
+            msg.msg_controllen = room
+        try:
+            c = CMSG_FIRSTHDR(&msg) if room else NULL
+            for level, kind, data in control:
+                n = PyBytes_GET_SIZE(data)
+                c.cmsg_level = level
+                c.cmsg_type = kind
+                c.cmsg_len = CMSG_LEN(n)
+                memcpy(CMSG_DATA(c), PyBytes_AS_STRING(data), n)
+                c = CMSG_NXTHDR(&msg, c)
+            while True:
+                r = c_sendmsg(self.fd, &msg, flags | MSG_NOSIGNAL)
+                if r >= 0:
+                    return r
+                e = errno
+                if e == EAGAIN:
+                    return -1
+                if e != EINTR:
+                    raise _error(e)
+        finally:
+            PyMem_Free(buffer)
+
+    def sendmsg(self, buffers, ancdata=(), int flags=0, address=None):
+        """Send pieces with ancillary data ``[(level, type, data), ...]``; returns the number of bytes.
+
+        On a stream everything is sent, the ancillary data with the first byte.  ``address`` (datagrams) is
+        numeric. Errors and ``exc.bytes_sent`` as in send().
+        """
+        cdef coro me = running_thread()
+        cdef Py_ssize_t total, r
+        cdef list views = _views(buffers, &total)
+        cdef list control = []
+        for level, kind, data in ancdata:
+            control.append((_index(level), _index(kind), bytes(memoryview(data))))
+        if len(views) > IOVECS:
+            views = [b"".join(views)]
+        self.check()
+        try:
+            self.begin_send(me)
+            try:
+                if not flags & MSG_DONTWAIT and selfish(me):
+                    self.pause_send(me)
+                while True:
+                    r = self.sendmsg_try(views, control, address, flags)
+                    if r >= 0:
+                        break
+                    self.send_blocked(me, flags, address is not None)
+                if r < total and self.bits & B_STREAM:
+                    r = self.send_views(me, views, total, r, flags)
+                return r
+            finally:
+                self.end_send()
+        except BaseException as exc:
+            if not hasattr(exc, "bytes_sent"):
+                _tell_sent(exc, 0)
+            raise
+
+    def send_fds(self, data, fds, int flags=0, address=None):
+        """Send ``data`` (at least one byte) over a UNIX socket, with open descriptors; returns its length.
+
+        The kernel duplicates the descriptors: close yours when you like.
+        """
+        numbers = _array("i", [_number(f) for f in fds])
+        return self.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, numbers)], flags, address)
+
+    def sendfile(self, file, offset=0, count=None):
+        """Send ``count`` bytes (None: all) of a file from ``offset`` on; returns the number of bytes sent.
+
+        ``file`` is a descriptor, an object with ``fileno()``, or one that only has ``read()``.  sendfile(2)
+        does it for regular files (reading them from disk blocks the process); for everything else it reads
+        and writes, from the present position if the file has none to set.  A file object's position ends
+        behind what was sent.  Raises ``ValueError`` for negative numbers; ``exc.bytes_sent`` as in send().
+        """
+        return _sendfile(self, file, offset, count)
+
+    def wait_for_write(self):
+        """Wait until the descriptor takes data or its peer has gone.
+
+        Returns the number of bytes there is room for where that costs nothing, which is with kqueue; otherwise 0, which
+        means "ready, amount unknown".
+
+        Behind other threads that send, it waits for its turn in the queue first.
+        """
+        cdef coro me = running_thread()
+        cdef FdPoller p
+        cdef unsigned int fflags
+        self.check()
+        self.begin_send(me)
+        try:
+            p = fd_poller()
+            p.wait_write_fresh(self.st, self.fd)
+            self.check()
+        finally:
+            self.end_send()
+        return p.details(self.fd, FD_WRITE_READY, &fflags)
+
+    # -- connecting
+
+    cdef int connect_try(self, object address) except? -1:
+        """0, or the errno of an attempt that goes on or may be repeated."""
+        cdef sockaddr_storage sa
+        cdef socklen_t length = _parse(self.domain, address, &sa)
+        cdef int e
+        if c_connect(self.fd, <sockaddr *>&sa, length) == 0:
+            return 0
+        e = errno
+        if e == ECONNABORTED:
+            # Linux reports the end of an earlier attempt (whose error SO_ERROR gave us) once more before it
+            # begins a new one
+            if c_connect(self.fd, <sockaddr *>&sa, length) == 0:
+                return 0
+            e = errno
+        if e == EINPROGRESS or e == EALREADY or e == EINTR or e == EAGAIN:
+            return e
+        raise _error(e)
+
+    cdef int connect_one(self, coro me, object address) except -1:
+        """As the sender: connect to a numeric address."""
+        cdef FdPoller p
+        cdef int e, error = 0
+        cdef socklen_t size = sizeof(error)
+        cdef double delay = QUEUE_PAUSE_FIRST
+        # what the poller remembers of the time before (an idle socket hangs up, says epoll) is about no
+        # connection
+        self.st.flags &= ~<uint32_t>(FD_READ_READY | FD_WRITE_READY | FD_NO_SHORTCUT)
+        while True:
+            e = self.connect_try(address)
+            if e == 0:
+                return 0
+            if e != EAGAIN or self.domain != AF_UNIX:
+                break
+            # connect(2): the queue of a UNIX listener is full; nothing was begun and no event will come
+            _pause(delay)
+            self.check()
+            delay = min(delay * 2, <double>QUEUE_PAUSE_MOST)
+        while not coro_poll_out(self.fd):
+            p = fd_poller()
+            p.wait_write_fresh(self.st, self.fd)
+            self.check()
+        if c_getsockopt(self.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0:
+            raise _error(errno)
+        if error:
+            raise _error(error)
+        return 0
+
+    cdef int c_connect(self, object address, bint resolve) except -1:
+        cdef coro me = running_thread()
+        cdef object host, error = None
+        cdef list hosts
+        self.check()
+        if self.domain == AF_INET or self.domain == AF_INET6:
+            _check_tuple(address, self.domain)
+            host = _host(address[0])
+            _port(address[1])
+            if resolve and not _is_literal(self.domain, host):
+                from coro.resolver import addresses
+                hosts = addresses(host, self.domain)
+                self.check()
+                self.begin_send(me)
+                try:
+                    for host in hosts:
+                        try:
+                            self.connect_one(me, (host, *address[1:]))
+                            return 0
+                        except OSError as e:
+                            error = e
+                finally:
+                    self.end_send()
+                raise error
+        self.begin_send(me)
+        try:
+            self.connect_one(me, address)
+        finally:
+            self.end_send()
+        return 0
+
+    def connect(self, address):
+        """Connect; returns when the connection stands.
+
+        A host name is resolved by ``coro.get_resolver()``, and its addresses are tried in order; the last
+        one's error is raised.  A UNIX listener whose queue is full is tried again until there is room.
+        Raises ``coro.NameError`` for an unknown name, ``TypeError``/``ValueError``/``OverflowError`` for a
+        malformed address.
+        """
+        self.c_connect(address, True)
+
+    def connect_addr(self, address, resolve=False):
+        """connect() to a numeric address; a name is a ``ValueError`` unless ``resolve`` is true."""
+        self.c_connect(address, bool(resolve))
+
+    # -- the rest of the socket calls
+
+    def bind(self, address):
+        """Give the socket its own address (SO_REUSEADDR is set first).  ``ValueError`` for a name."""
+        cdef sockaddr_storage sa
+        cdef socklen_t length
+        self.check()
+        length = _parse(self.domain, address, &sa)
+        self.set_reuse_addr()
+        if bind(self.fd, <sockaddr *>&sa, length) < 0:
+            raise _error(errno)
+
+    def listen(self, int backlog=BACKLOG):
+        """Accept connections; ``backlog`` is how many may queue (the kernel cuts it to its own limit)."""
+        self.check()
+        if listen(self.fd, backlog) < 0:
+            raise _error(errno)
+
+    def shutdown(self, int how):
+        """End receiving (SHUT.RD), sending (SHUT.WR) or both (SHUT.RDWR) without closing."""
+        self.check()
+        if c_shutdown(self.fd, how) < 0:
+            raise _error(errno)
+        # receiving now means end of stream at once, which is nothing to wait for
+        self.bits &= ~<unsigned int>B_DRAINED
+        self.st.flags |= FD_NO_SHORTCUT
+
+    def getpeername(self):
+        """The peer's address.  Raises ``oserrors.EBADF`` on a closed sock, ``ENOTCONN`` without a peer."""
+        cdef sockaddr_storage sa
+        cdef socklen_t length = sizeof(sa)
+        if c_getpeername(self.fd, <sockaddr *>&sa, &length) < 0:
+            raise _error(errno)
+        return _format(&sa, length)
+
+    def getsockname(self):
+        """Our own address.  Raises ``oserrors.EBADF`` on a closed sock."""
+        cdef sockaddr_storage sa
+        cdef socklen_t length = sizeof(sa)
+        if c_getsockname(self.fd, <sockaddr *>&sa, &length) < 0:
+            raise _error(errno)
+        return _format(&sa, length)
+
+    def getsockopt(self, int level, int optname, int buflen=0):
+        """An option's value: an int, or at most ``buflen`` (1 to 1024) bytes when that is given."""
+        cdef int value = 0
+        cdef socklen_t size = sizeof(value)
+        self.check()
+        if buflen == 0:
+            if c_getsockopt(self.fd, level, optname, &value, &size) < 0:
+                raise _error(errno)
+            return value
+        if not 0 < buflen <= 1024:
+            raise ValueError(f"buflen is from 0 to 1024 (0 for an int), not {buflen}")
+        size = buflen
+        if c_getsockopt(self.fd, level, optname, scratch, &size) < 0:
+            raise _error(errno)
+        return PyBytes_FromStringAndSize(scratch, size)
+
+    def setsockopt(self, int level, int optname, value):
+        """Set an option to an int or to a bytes-like object."""
+        cdef int number
+        cdef const char *p
+        cdef Py_ssize_t n
+        self.check()
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            value = bytes(value)
+            p = PyBytes_AS_STRING(value)
+            n = PyBytes_GET_SIZE(value)
+        else:
+            number = value
+            p = <const char *>&number
+            n = sizeof(number)
+        if c_setsockopt(self.fd, level, optname, p, n) < 0:
+            raise _error(errno)
+        if level == IPPROTO_TCP and optname == TCP_ULP:
+            self.bits &= ~<unsigned int>(B_TCP | B_DRAINED)     # kernel TLS: reads end at its records
+
+    def set_reuse_addr(self):
+        """Set SO_REUSEADDR; errors are ignored."""
+        cdef int one = 1
+        if self.fd >= 0:
+            c_setsockopt(self.fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one))

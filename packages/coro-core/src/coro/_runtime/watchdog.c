@@ -1,0 +1,326 @@
+/* The watchdog's OS thread and its signal handler; see _runtime/watchdog.h.
+
+   Locking: `lock` guards everything the OS thread and the setters share. The handler takes no lock; it reads `request`,
+   which is set before the signal is sent, and writes `answered`. The handler stays installed for good: a signal that was
+   sent just before the watchdog was switched off must not kill the program. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "_runtime/watchdog.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+#include "_switch/interp.h"
+
+enum { NOTHING = 0, REPORT = 1, FIND_HOLDER = 2 };
+enum { LOOKS_PER_LIMIT = 8 };
+
+static const volatile uint64_t *slices, *passes;
+static coro_watchdog_look look;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned generation; /* changes when an OS thread of ours is to end */
+static int watching;        /* a loop runs, in the OS thread `target` with the state `target_state` */
+static pthread_t target;
+static PyThreadState *target_state;
+static int signal_number;
+
+static volatile sig_atomic_t request, answered, without_gil;
+static volatile int report_fd = -1;
+static volatile unsigned report_tenths; /* of a second */
+
+typedef struct {
+    unsigned generation;
+    double limit;
+} job;
+
+typedef struct {
+    char text[256];
+    size_t used;
+} line;
+
+static void
+add(line *l, const char *text)
+{
+    while (*text != 0 && l->used < sizeof(l->text)) {
+        l->text[l->used++] = *text++;
+    }
+}
+
+static void
+add_number(line *l, unsigned long long number)
+{
+    char digits[24];
+    int i = (int)sizeof(digits) - 1;
+    digits[i] = 0;
+    do {
+        digits[--i] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    add(l, digits + i);
+}
+
+static void
+add_seconds(line *l)
+{
+    add_number(l, report_tenths / 10);
+    add(l, ".");
+    add_number(l, report_tenths % 10);
+    add(l, " s");
+}
+
+static void
+flush(line *l)
+{
+    ssize_t ignored = write(report_fd, l->text, l->used);
+    (void)ignored;
+    l->used = 0;
+}
+
+/* In the handler, on the loop's OS thread. */
+static void
+report(void)
+{
+    coro_watchdog_facts facts;
+    line l;
+    int gil = PyGILState_Check();
+    memset(&facts, 0, sizeof(facts));
+    look(&facts);
+    l.used = 0;
+    add(&l, "coro watchdog: ");
+    if (facts.running) {
+        add(&l, "thread #");
+        add_number(&l, facts.number);
+        add(&l, " '");
+        add(&l, facts.name != NULL ? facts.name : "?");
+        add(&l, "' has run for ");
+    } else {
+        add(&l, "the loop has not come round for ");
+    }
+    add_seconds(&l);
+    add(&l, gil ? "" : ", now in a system call or waiting for a lock or the GIL");
+    add(&l, facts.frames_known ? " (most recent call first):\n" : "\n");
+    flush(&l);
+    if (facts.frames_known) {
+        coro_interp_dump(report_fd, target_state);
+    }
+    without_gil = !gil;
+}
+
+static void
+on_signal(int signum, siginfo_t *info, void *context)
+{
+    int kept = errno;
+    (void)signum, (void)info, (void)context;
+    if (request == REPORT && pthread_equal(pthread_self(), target)) {
+        request = NOTHING;
+        report();
+        answered = 1;
+    } else if (request == FIND_HOLDER && !pthread_equal(pthread_self(), target) && PyGILState_Check()) {
+        PyThreadState *ts = PyGILState_GetThisThreadState();
+        line l;
+        request = NOTHING;
+        l.used = 0;
+        add(&l, "coro watchdog: the GIL is held by another OS thread (most recent call first):\n");
+        flush(&l);
+        if (ts != NULL) {
+            coro_interp_dump(report_fd, ts);
+        }
+    }
+    errno = kept;
+}
+
+/* Ask every other OS thread that Python knows whether it holds the GIL. While the loop waits for the GIL no OS thread
+   but the holder can come or go; a number that has gone all the same gives an error. */
+static void
+find_holder(void)
+{
+#if defined(__linux__) && defined(SYS_tgkill)
+    PyThreadState *ts;
+    int most = 1000;
+    request = FIND_HOLDER;
+    for (ts = target_state->next; ts != NULL && most > 0; ts = ts->next, most--) {
+        syscall(SYS_tgkill, (int)getpid(), (int)ts->native_thread_id, signal_number);
+    }
+    for (ts = target_state->prev; ts != NULL && most > 0; ts = ts->prev, most--) {
+        syscall(SYS_tgkill, (int)getpid(), (int)ts->native_thread_id, signal_number);
+    }
+#endif
+}
+
+static double
+now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void *
+watch(void *argument)
+{
+    job mine = *(job *)argument;
+    double pause = mine.limit / LOOKS_PER_LIMIT, since = now(), next = mine.limit, asked_at = 0;
+    uint64_t last = 0;
+    int asked = 0;
+    struct timespec t;
+    PyMem_RawFree(argument);
+    if (pause > 0.25) {
+        pause = 0.25;
+    }
+    t.tv_sec = (time_t)pause;
+    t.tv_nsec = (long)((pause - (double)t.tv_sec) * 1e9);
+    for (;;) {
+        uint64_t present;
+        double stalled;
+        nanosleep(&t, NULL);
+        pthread_mutex_lock(&lock);
+        if (generation != mine.generation) {
+            pthread_mutex_unlock(&lock);
+            return NULL;
+        }
+        present = *slices + *passes;
+        stalled = now() - since;
+        if (!watching || present != last) {
+            last = present;
+            since = now();
+            next = mine.limit;
+            asked = 0;
+        } else if (asked && !answered && now() - asked_at > 1.0) {
+            line l;
+            l.used = 0;
+            asked = 0;
+            request = NOTHING;
+            add(&l, "coro watchdog: no progress for ");
+            add_seconds(&l);
+            add(&l, ", and the loop's OS thread does not take signals\n");
+            flush(&l);
+        } else if (asked && answered) {
+            asked = 0;
+            if (without_gil) {
+                find_holder();
+            }
+        } else if (stalled >= next) {
+            next *= 2;
+            report_tenths = (unsigned)(stalled * 10);
+            answered = 0;
+            asked = 1;
+            asked_at = now();
+            request = REPORT;
+            pthread_kill(target, signal_number);
+        } else if (stalled >= mine.limit / 2) {
+            /* Perhaps it is only idle: then this makes its poll return. More than once, because one signal may come just
+               before the poll begins. */
+            pthread_kill(target, signal_number);
+        }
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void
+coro_watchdog_init(const uint64_t *slices_, const uint64_t *passes_, coro_watchdog_look look_)
+{
+    slices = slices_;
+    passes = passes_;
+    look = look_;
+}
+
+static int
+install_handler(int signum)
+{
+    struct sigaction action, before;
+    if (sigaction(signum, NULL, &before) < 0) {
+        return errno;
+    }
+    if ((before.sa_flags & SA_SIGINFO) && before.sa_sigaction == on_signal) {
+        return 0;
+    }
+    if ((before.sa_flags & SA_SIGINFO) || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)) {
+        return -1;
+    }
+    memset(&action, 0, sizeof(action));
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    return sigaction(signum, &action, NULL) < 0 ? errno : 0;
+}
+
+int
+coro_watchdog_set(double seconds, int fd, int signum)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+    job *mine = NULL;
+    int failed = 0;
+    if (seconds > 0) {
+        failed = install_handler(signum);
+        if (failed) {
+            return failed;
+        }
+        mine = PyMem_RawMalloc(sizeof(*mine));
+        if (mine == NULL) {
+            return ENOMEM;
+        }
+    }
+    pthread_mutex_lock(&lock);
+    generation++;
+    request = NOTHING;
+    if (mine != NULL) {
+        mine->generation = generation;
+        mine->limit = seconds;
+        signal_number = signum;
+        report_fd = fd;
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        pthread_attr_setstacksize(&attributes, 128 * 1024);
+        /* Signals of the program are for its own OS threads. */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        failed = pthread_create(&thread, &attributes, watch, mine);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        pthread_attr_destroy(&attributes);
+        if (failed) {
+            PyMem_RawFree(mine);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return failed;
+}
+
+void
+coro_watchdog_enter(PyThreadState *ts)
+{
+    pthread_mutex_lock(&lock);
+    target = pthread_self();
+    target_state = ts;
+    watching = 1;
+    pthread_mutex_unlock(&lock);
+}
+
+void
+coro_watchdog_leave(void)
+{
+    pthread_mutex_lock(&lock);
+    watching = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+void
+coro_watchdog_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    generation++;
+    request = NOTHING;
+    if (watching) {
+        target = pthread_self();
+    }
+}

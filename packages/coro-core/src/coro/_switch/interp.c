@@ -1,0 +1,533 @@
+/* The parts of the interpreter-state switch that need CPython's internal headers or hardly ever run; see interp.h.
+   Longer than most files: it has a section for each version of CPython, and they are read side by side. */
+#ifndef Py_BUILD_CORE_MODULE
+#define Py_BUILD_CORE_MODULE 1
+#endif
+#include "_switch/interp.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(CORO_VALGRIND)
+#include <valgrind/memcheck.h>
+#endif
+
+#include "internal/pycore_frame.h"
+#include "internal/pycore_interp.h"
+#include "internal/pycore_pystate.h"
+#if PY_VERSION_HEX >= 0x030D0000
+#include "internal/pycore_tstate.h"
+#endif
+#if PY_VERSION_HEX >= 0x030E0000
+#include "internal/pycore_interpframe.h"
+#include "internal/pycore_interpframe_structs.h"
+#endif
+
+coro_interp_facts coro_interp_known;
+
+/* C stack that one level of the recursion counter is allowed to use, and what is kept free for the last levels. */
+#if PY_VERSION_HEX < 0x030C0000
+enum { BYTES_PER_LEVEL = 3900, STACK_RESERVE = 256 * 1024 }; /* 4 MiB bear the default limit of 1000 */
+#else
+enum { BYTES_PER_LEVEL = 4096, STACK_RESERVE = 256 * 1024 };
+#endif
+
+void
+coro_interp_setup(size_t stack_size)
+{
+    size_t levels = stack_size > STACK_RESERVE * 2 ? (stack_size - STACK_RESERVE) / BYTES_PER_LEVEL
+                                                   : stack_size / 2 / BYTES_PER_LEVEL;
+    int bears = levels > 1000000 ? 1000000 : (int)levels;
+    coro_interp_known.collecting = &PyInterpreterState_Get()->gc.collecting;
+#if PY_VERSION_HEX < 0x030C0000
+    coro_interp_known.limit_3_11 = bears;
+    coro_interp_known.limit = &PyInterpreterState_Get()->ceval.recursion_limit;
+    coro_interp_known.limit_replaced_by = -1;
+#elif PY_VERSION_HEX < 0x030D0000
+    coro_interp_known.c_limit = bears < C_RECURSION_LIMIT ? bears : C_RECURSION_LIMIT;
+#elif PY_VERSION_HEX < 0x030E0000
+    coro_interp_known.c_limit = bears < Py_C_RECURSION_LIMIT ? bears : Py_C_RECURSION_LIMIT;
+#else
+    (void)bears;
+    coro_interp_known.running_loop = offsetof(_PyThreadStateImpl, asyncio_running_loop);
+    coro_interp_known.running_task = offsetof(_PyThreadStateImpl, asyncio_running_task);
+#endif
+}
+
+void
+coro_interp_init(coro_interp *s, PyThreadState *ts, PyObject *context, _PyStackChunk *root, PyObject **top,
+                 PyObject **limit)
+{
+    memset(s, 0, sizeof(*s));
+    s->exc_info = &s->exc_state;
+    s->context = context;
+    s->chunk = root;
+    s->stack_top = top;
+    s->stack_limit = limit;
+#if CORO_HAS_C_COUNTER
+    s->c_remaining = coro_interp_known.c_limit;
+#endif
+#if CORO_HAS_CFRAME
+    s->base_cframe.previous = &ts->root_cframe;
+    s->cframe = &s->base_cframe;
+#elif PY_VERSION_HEX >= 0x030F0000
+    s->frame = ts->base_frame;
+#endif
+    (void)ts;
+}
+
+int
+coro_interp_save_rare(PyThreadState *ts, coro_interp *s)
+{
+    coro_interp_rare *r = PyMem_RawCalloc(1, sizeof(*r));
+    if (r == NULL) {
+        return -1;
+    }
+    r->tracefunc = ts->c_tracefunc;
+    r->profilefunc = ts->c_profilefunc;
+    r->traceobj = ts->c_traceobj;
+    r->profileobj = ts->c_profileobj;
+    r->tracing = ts->tracing;
+    ts->c_tracefunc = ts->c_profilefunc = NULL;
+    ts->c_traceobj = ts->c_profileobj = NULL;
+    ts->tracing = 0;
+#if PY_VERSION_HEX < 0x030C0000
+    r->what_event = ts->tracing_what;
+    r->raised_type = ts->curexc_type;
+    r->raised_value = ts->curexc_value;
+    r->raised_traceback = ts->curexc_traceback;
+    ts->curexc_type = ts->curexc_value = ts->curexc_traceback = NULL;
+    r->delete_later = ts->trash_delete_later;
+    ts->trash_delete_later = NULL;
+#else
+    r->what_event = ts->what_event;
+    r->raised = ts->current_exception;
+    ts->current_exception = NULL;
+#if PY_VERSION_HEX < 0x030D0000
+    r->delete_later = ts->trash.delete_later;
+    ts->trash.delete_later = NULL;
+#else
+    r->delete_later = ts->delete_later;
+    ts->delete_later = NULL;
+#endif
+    ts->what_event = -1;
+#endif
+#if PY_VERSION_HEX >= 0x030E0000
+    {
+        PyObject **loop = coro_interp_field(ts, coro_interp_known.running_loop);
+        PyObject **task = coro_interp_field(ts, coro_interp_known.running_task);
+        r->running_loop = *loop;
+        r->running_task = *task;
+        *loop = *task = NULL;
+    }
+#endif
+    s->rare = r;
+    return 0;
+}
+
+void
+coro_interp_load_rare(PyThreadState *ts, coro_interp *s)
+{
+    coro_interp_rare *r = s->rare;
+    s->rare = NULL;
+    ts->c_tracefunc = r->tracefunc;
+    ts->c_profilefunc = r->profilefunc;
+    ts->c_traceobj = r->traceobj;
+    ts->c_profileobj = r->profileobj;
+    ts->tracing = r->tracing;
+#if PY_VERSION_HEX < 0x030C0000
+    ts->tracing_what = r->what_event;
+    ts->curexc_type = r->raised_type;
+    ts->curexc_value = r->raised_value;
+    ts->curexc_traceback = r->raised_traceback;
+    ts->trash_delete_later = r->delete_later;
+#else
+    ts->what_event = r->what_event;
+    ts->current_exception = r->raised;
+#if PY_VERSION_HEX < 0x030D0000
+    ts->trash.delete_later = r->delete_later;
+#else
+    ts->delete_later = r->delete_later;
+#endif
+#endif
+#if PY_VERSION_HEX >= 0x030E0000
+    *coro_interp_field(ts, coro_interp_known.running_loop) = r->running_loop;
+    *coro_interp_field(ts, coro_interp_known.running_task) = r->running_task;
+#endif
+    PyMem_RawFree(r);
+}
+
+void
+coro_interp_set_profile(PyThreadState *ts, void *function)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    PyEval_SetProfile((Py_tracefunc)function, NULL);
+    coro_interp_known.profiler = (Py_tracefunc)function;
+#endif
+    (void)ts;
+    (void)function;
+}
+
+void
+coro_interp_clear(PyThreadState *ts)
+{
+    PyObject *context;
+    if (ts->c_tracefunc != NULL) {
+        PyEval_SetTrace(NULL, NULL);
+    }
+    if (ts->c_profilefunc != NULL) {
+        PyEval_SetProfile(NULL, NULL);
+    }
+#if PY_VERSION_HEX >= 0x030E0000
+    Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_loop));
+    Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_task));
+#endif
+    while ((context = ts->context) != NULL) { /* a finaliser that uses a context variable makes a new one */
+        ts->context = NULL;
+        ts->context_ver++;
+        Py_DECREF(context);
+    }
+}
+
+struct _PyInterpreterFrame *
+coro_interp_top_frame(const coro_interp *s, const char *base, const char *top, const char *copy)
+{
+#if CORO_HAS_CFRAME
+    const char *at = (const char *)s->cframe;
+    struct _PyInterpreterFrame *frame;
+    if (at >= base && at < top) {
+        at = copy + (at - base);
+    }
+    frame = ((const _PyCFrame *)at)->current_frame;
+#else
+    struct _PyInterpreterFrame *frame = s->frame;
+#endif
+    /* An entry frame is innermost while a returning function's locals are released: skip it, wherever it is now. */
+    while ((const char *)frame >= base && (const char *)frame < top) {
+        frame = ((const struct _PyInterpreterFrame *)(copy + ((const char *)frame - base)))->previous;
+    }
+    return frame;
+}
+
+PyObject *
+coro_interp_frame_object(PyThreadState *ts, struct _PyInterpreterFrame *frame)
+{
+    PyObject *result;
+    if (frame == NULL) {
+        return NULL;
+    }
+#if CORO_HAS_CFRAME
+    {
+        _PyCFrame mine = *ts->cframe, *kept = ts->cframe;
+        mine.current_frame = frame;
+        mine.previous = kept;
+        ts->cframe = &mine;
+        result = (PyObject *)PyThreadState_GetFrame(ts);
+        ts->cframe = kept;
+    }
+#else
+    {
+        struct _PyInterpreterFrame *kept = ts->current_frame;
+        ts->current_frame = frame;
+        result = (PyObject *)PyThreadState_GetFrame(ts);
+        ts->current_frame = kept;
+    }
+#endif
+    return result;
+}
+
+#if CORO_HAS_ENTRY_FRAMES
+#if PY_VERSION_HEX < 0x030D0000
+#define ENTRY_MARK(f) ((uintptr_t)(f)->prev_instr)
+enum { MARK_OFFSET = offsetof(struct _PyInterpreterFrame, prev_instr) };
+#else
+#define ENTRY_MARK(f) ((uintptr_t)(f)->instr_ptr)
+enum { MARK_OFFSET = offsetof(struct _PyInterpreterFrame, instr_ptr) };
+#endif
+
+/* All entry frames point at the same instructions, the ones that leave the interpreter. Learned from the first entry
+   frame met; 1 when two were seen to differ, which no released version does. */
+static uintptr_t entry_mark;
+
+static inline void
+learn_mark(const struct _PyInterpreterFrame *entry)
+{
+    uintptr_t mark = ENTRY_MARK(entry);
+    if (mark != entry_mark) {
+        entry_mark = entry_mark == 0 ? mark : 1;
+    }
+}
+
+/* How many words of base..top say "entry frame": never fewer than there are entry frames. */
+static int
+count_marks(const char *base, const char *top)
+{
+    const uintptr_t *word = (const uintptr_t *)base, *end = (const uintptr_t *)top, mark = entry_mark;
+    int count = 0;
+#if defined(CORO_VALGRIND)
+    VALGRIND_DISABLE_ERROR_REPORTING;
+#endif
+    for (; end - word >= 4; word += 4) {
+        if ((word[0] == mark) | (word[1] == mark) | (word[2] == mark) | (word[3] == mark)) {
+            count += (word[0] == mark) + (word[1] == mark) + (word[2] == mark) + (word[3] == mark);
+        }
+    }
+    for (; word < end; word++) {
+        count += *word == mark;
+    }
+#if defined(CORO_VALGRIND)
+    VALGRIND_ENABLE_ERROR_REPORTING;
+    (void)VALGRIND_MAKE_MEM_DEFINED(&count, sizeof(count)); /* what lies in the holes can only add to it */
+#endif
+    return count;
+}
+#endif
+
+#if CORO_HAS_ENTRY_FRAMES
+static int
+ignore_event(PyObject *object, PyFrameObject *frame, int what, PyObject *arg)
+{
+    (void)object, (void)frame, (void)what, (void)arg;
+    return 0;
+}
+#endif
+
+int
+coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterpreterFrame *frame, PyObject *settrace,
+                         PyObject *function)
+{
+    Py_tracefunc own_function = ts->c_tracefunc, handed_function;
+    PyObject *own_object = ts->c_traceobj, *handed_object, *result;
+    coro_interp_rare *r = s->rare;
+#if CORO_HAS_CFRAME
+    _PyCFrame mine = *ts->cframe, *kept = ts->cframe;
+#else
+    struct _PyInterpreterFrame *kept = ts->current_frame;
+#endif
+    if (r == NULL) {
+        r = PyMem_RawCalloc(1, sizeof(*r));
+        if (r == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        r->what_event = -1;
+    } else if (r->tracefunc != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the thread is being traced already, by sys.settrace() in it");
+        return -1;
+    }
+    /* From 3.12 on sys.settrace() also prepares the code of all functions that are being executed, which it finds from
+       the thread state: so for the time of the call the thread state leads to the parked thread's frames. */
+    ts->c_tracefunc = NULL;
+    ts->c_traceobj = NULL;
+#if CORO_HAS_CFRAME
+    mine.current_frame = frame;
+    mine.previous = kept;
+    ts->cframe = &mine;
+#else
+    ts->current_frame = frame;
+#endif
+    result = PyObject_CallOneArg(settrace, function);
+#if CORO_HAS_ENTRY_FRAMES
+    {
+        /* When something is traced already, nothing new is switched on and no code prepared: switch on something that is
+           not, for a moment. */
+        Py_tracefunc profile_function = ts->c_profilefunc;
+        PyObject *profile_object = ts->c_profileobj;
+        ts->c_profilefunc = NULL;
+        ts->c_profileobj = NULL;
+        PyEval_SetProfile(ignore_event, NULL);
+        PyEval_SetProfile(NULL, NULL);
+        ts->c_profilefunc = profile_function;
+        ts->c_profileobj = profile_object;
+    }
+#endif
+#if CORO_HAS_CFRAME
+    ts->cframe = kept;
+#else
+    ts->current_frame = kept;
+#endif
+    handed_function = ts->c_tracefunc;
+    handed_object = ts->c_traceobj;
+    ts->c_tracefunc = own_function;
+    ts->c_traceobj = own_object;
+    if (result == NULL) {
+        if (r != s->rare) {
+            PyMem_RawFree(r);
+        }
+        return -1;
+    }
+    Py_DECREF(result);
+    r->tracefunc = handed_function;
+    r->traceobj = handed_object;
+    s->rare = r;
+    return 0;
+}
+
+#if CORO_HAS_LOCAL_RAISE
+void
+coro_interp_catch_up(PyThreadState *ts)
+{
+    struct _PyInterpreterFrame *f = ts->current_frame;
+    for (; f != NULL; f = f->previous) {
+        PyCodeObject *code;
+        PyObject *executable;
+        if (f->owner >= FRAME_OWNED_BY_INTERPRETER) {
+            continue;
+        }
+        executable = PyStackRef_AsPyObjectBorrow(f->f_executable);
+        if (executable == NULL || !PyCode_Check(executable)) {
+            continue;
+        }
+        code = (PyCodeObject *)executable;
+        if (code->_co_monitoring == NULL) {
+            /* All zero is "no events"; CPython fills it in when the function is next entered, and frees it. */
+            code->_co_monitoring = PyMem_Calloc(1, sizeof(*code->_co_monitoring));
+        }
+    }
+}
+#endif
+
+int
+coro_interp_bypass(struct _PyInterpreterFrame *frame, struct _PyInterpreterFrame *outermost, const char *base,
+                   const char *top, coro_interp_link *links, int room)
+{
+#if CORO_HAS_ENTRY_FRAMES
+    struct _PyInterpreterFrame *f, *next;
+    int count = 0, entries = 0, i;
+#define ON_STACK(p) ((const char *)(p) >= base && (const char *)(p) < top)
+    while (ON_STACK(frame)) {
+        frame = frame->previous;
+    }
+    /* Many Python frames under few entry frames: when all entry frames but one have been found, the last one is where
+       the outermost frame leads, and the frames between need not be fetched from memory, which is what takes time here.
+       The C stack is in the cache, so counting on it is cheap, but dearer than to look at a second frame. */
+    if (frame != NULL && outermost != NULL && frame != outermost && frame->previous != outermost && entry_mark > 1) {
+        entries = count_marks(base, top);
+    }
+    for (f = frame; f != NULL; f = next) {
+        next = f->previous;
+        if (ON_STACK(next)) {
+            learn_mark(next);
+            if (count < room) {
+                links[count].frame = f;
+                links[count].entry = next;
+            }
+            count++;
+            while (ON_STACK(next)) {
+                next = next->previous;
+            }
+        }
+        if (entries == count + 1 && f != outermost && ON_STACK(outermost->previous)
+            && ENTRY_MARK(outermost->previous) == entry_mark) {
+            next = outermost;
+            entries = 0;
+        }
+    }
+    if (count <= room) {
+        for (i = 0; i < count; i++) {
+            next = links[i].entry;
+            while (ON_STACK(next)) {
+                next = next->previous;
+            }
+            links[i].frame->previous = next;
+        }
+    }
+#undef ON_STACK
+    return count;
+#else
+    (void)frame, (void)outermost, (void)base, (void)top, (void)links, (void)room;
+    return 0;
+#endif
+}
+
+void
+coro_interp_relink(const coro_interp_link *links, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        links[i].frame->previous = links[i].entry;
+    }
+}
+
+static void
+write_text(int fd, const char *text, size_t size)
+{
+    ssize_t ignored = write(fd, text, size);
+    (void)ignored;
+}
+
+static void
+write_unicode(int fd, PyObject *text)
+{
+    if (text != NULL && PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
+        write_text(fd, (const char *)((PyASCIIObject *)text + 1), (size_t)PyUnicode_GET_LENGTH(text));
+    } else {
+        write_text(fd, "???", 3);
+    }
+}
+
+static void
+write_number(int fd, int number)
+{
+    char digits[16];
+    int i = (int)sizeof(digits);
+    if (number < 0) {
+        write_text(fd, "?", 1);
+        return;
+    }
+    do {
+        digits[--i] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0 && i > 0);
+    write_text(fd, digits + i, sizeof(digits) - (size_t)i);
+}
+
+void
+coro_interp_dump(int fd, PyThreadState *ts)
+{
+    struct _PyInterpreterFrame *f;
+    int depth = 0;
+#if CORO_HAS_CFRAME
+    f = ts->cframe->current_frame;
+#else
+    f = ts->current_frame;
+#endif
+    for (; f != NULL && depth < 100; f = f->previous, depth++) {
+        PyCodeObject *code;
+        int line;
+#if PY_VERSION_HEX < 0x030D0000
+        code = f->f_code;
+#if CORO_HAS_ENTRY_FRAMES
+        if (f->owner == FRAME_OWNED_BY_CSTACK) {
+            continue;
+        }
+#endif
+        line = PyCode_Addr2Line(code, (int)((char *)f->prev_instr - (char *)_PyCode_CODE(code)));
+#else
+        PyObject *executable;
+#if PY_VERSION_HEX >= 0x030E0000
+        if (f->owner >= FRAME_OWNED_BY_INTERPRETER) {
+            continue;
+        }
+        executable = PyStackRef_AsPyObjectBorrow(f->f_executable);
+#else
+        if (f->owner == FRAME_OWNED_BY_CSTACK) {
+            continue;
+        }
+        executable = f->f_executable;
+#endif
+        if (executable == NULL || !PyCode_Check(executable)) {
+            continue;
+        }
+        code = (PyCodeObject *)executable;
+        line = PyCode_Addr2Line(code, (int)((char *)f->instr_ptr - (char *)_PyCode_CODE(code)));
+#endif
+        write_text(fd, "  File \"", 8);
+        write_unicode(fd, code->co_filename);
+        write_text(fd, "\", line ", 8);
+        write_number(fd, line);
+        write_text(fd, " in ", 4);
+        write_unicode(fd, code->co_qualname);
+        write_text(fd, "\n", 1);
+    }
+}

@@ -1,0 +1,353 @@
+# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+"""What threads wait for without coming to own it: condition_variable, inverted_semaphore, event, latch, barrier.
+
+A wake-up is remembered by the waiter, not by the primitive: whoever was let go stays let go, even if an event is
+cleared, or an inverted semaphore rises again, before the thread has run. Only the wake-ups of a condition variable's
+``wake_one`` and ``wake_n`` are a scarce good; one that meets an interruption is passed on to the next waiter.
+
+None takes a time limit: ``with coro.timeout(5): e.wait()``. What need not wait works everywhere, as with locks.
+
+Rejected: a barrier that breaks for everybody when one waiter is interrupted (as the standard library's does). Here the
+interrupted one has simply not arrived, and the others wait for somebody else.
+
+Invariants:
+ 1. Nobody is in the line of an event that is set, a latch that is open, an inverted semaphore at 0.
+ 2. A barrier has fewer waiters than parties.
+"""
+
+from libc.stdint cimport uint64_t
+
+from coro._runtime.scheduler cimport running_thread, whoever
+from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, grant_all, new_ticket, set_value, skip_doomed, stand_in_line,
+                            take_any, take_first, threads_of, units_of, wait_line, waiter, waiting_in)
+
+import warnings
+
+from coro._runtime import scheduler
+from coro._sync.records import BarrierStatistics, ConditionStatistics, EventStatistics, SemaphoreStatistics
+
+
+cdef enum:
+    FOR_ONE = 1     # waiter.amount: this wake-up was meant for one thread and is passed on
+
+
+cdef class condition_variable(Primitive):
+    """Threads wait, others wake them. It has no lock and no memory: a wake-up with nobody waiting is lost.
+
+    ``len(c)`` is the number of threads that wait."""
+
+    def wait(self):
+        """Wait for a wake-up; returns the ``args`` given there, ``()`` by default."""
+        return stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
+
+    def wait_timeout(self, delta):
+        """Deprecated: ``coro.with_timeout(delta, c.wait)``."""
+        warnings.warn("condition_variable.wait_timeout(t) is deprecated, use coro.with_timeout(t, c.wait)",
+                      DeprecationWarning, stacklevel=2)
+        return scheduler.with_timeout(delta, self.wait)
+
+    cdef Py_ssize_t wake(self, Py_ssize_t most, object args) except -1:
+        cdef waiter *w
+        cdef Py_ssize_t count = 0
+        while count < most and self.line.count:
+            w = take_first(&self.line)
+            if w != NULL:
+                w.amount = FOR_ONE
+                set_value(w, args)
+                count += 1
+        return count
+
+    def wake_one(self, args=()):
+        """Wake the thread that has waited longest; its wait() returns ``args``. Returns True if there was one."""
+        whoever()
+        return self.wake_n(1, args) == 1
+
+    def wake_n(self, count, args=()):
+        """Wake up to ``count`` threads; their wait() returns ``args``. Returns how many were woken. TypeError or
+        ValueError when ``count`` is not an int >= 0."""
+        cdef Py_ssize_t wanted = units_of(count, "the number of threads to wake")
+        cdef Py_ssize_t n
+        whoever()
+        n = self.wake(wanted, args)
+        self.woken += n
+        if n == 0 and wanted:
+            self.unheard += 1
+        return n
+
+    def wake_all(self, args=()):
+        """Wake everybody who waits now; their wait() returns ``args``."""
+        cdef waiter *w
+        whoever()
+        if self.line.count == 0:
+            self.unheard += 1
+        while self.line.count:
+            w = take_any(&self.line)
+            if w != NULL:
+                set_value(w, args)
+                self.woken += 1
+
+    def raise_all(self, exc):
+        """Interrupt everybody who waits now: their wait() raises ``exc`` (class or instance). TypeError when it is not
+        an exception."""
+        whoever()
+        if not isinstance(exc, BaseException) and not (isinstance(exc, type) and issubclass(exc, BaseException)):
+            raise TypeError(f"expected an exception class or instance to raise, not {exc!r}")
+        for thread in dict.fromkeys(threads_of(&self.line)):
+            if not thread.dead and thread is not scheduler.current():
+                thread.raise_exception(exc)
+        skip_doomed(&self.line)
+
+    cdef int give_back(self, waiter *w) except -1:
+        if w.amount == FOR_ONE:
+            self.wake(1, <object>w.value)
+        return 0
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
+
+    @property
+    def waiting(self):
+        """The threads that wait, first come first."""
+        return threads_of(&self.line)
+
+    @property
+    def _waiting(self):
+        return self.waiting
+
+    def statistics(self):
+        """A ConditionStatistics(waiting, woken, unheard)."""
+        return ConditionStatistics(waiting_in(&self.line), self.woken, self.unheard)
+
+    def __len__(self):
+        return waiting_in(&self.line)
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {waiting_in(&self.line)} waiting, at {<size_t><void *>self:#x}>"
+
+
+cdef class inverted_semaphore(Counted):
+    """Counts what is under way; ``block_till_zero()`` waits until nothing is.
+
+    ``value`` (int >= 0, also ``int(s)``) is the count. ``with s:`` counts the block."""
+
+    def __cinit__(self, value=0):
+        self.value = units_of(value, "the count")
+
+    def acquire(self, n=1):
+        """Add ``n`` to the count; never waits. TypeError or ValueError when ``n`` is not an int >= 0."""
+        self.add(units_of(n, "the amount to add"))
+
+    cdef int add(self, Py_ssize_t units) except -1:
+        whoever()
+        units_of(self.value + units, "the sum")
+        self.value += units
+        return 0
+
+    def release(self, n=1):
+        """Take ``n`` from the count; never waits. When that makes it 0, everybody waiting is let go. TypeError when
+        ``n`` is not an int, ValueError when it is negative or more than the count."""
+        self.subtract(units_of(n, "the amount to subtract"))
+
+    cdef int subtract(self, Py_ssize_t units) except -1:
+        whoever()
+        if units > self.value:
+            raise ValueError(f"cannot release {units} from {self!r}: more would be given back than was acquired")
+        self.value -= units
+        self.advance()
+        return 0
+
+    cdef int enter(self) except -1:
+        return self.add(1)
+
+    cdef int leave(self) except -1:
+        return self.subtract(1)
+
+    def block_till_zero(self):
+        """Wait until the count is 0, or was 0 in between. Returns at once if it is 0 now."""
+        whoever()
+        if self.value:
+            me = running_thread()
+            self.must_wait()
+            stand_in_line(self, &self.line, me, 0, new_ticket())
+
+    cdef int must_wait(self) except -1:
+        self.contended += 1
+        return 0
+
+    cdef int advance(self) except -1:
+        if self.value == 0:
+            grant_all(&self.line)
+        return 0
+
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        return None if self.value == 0 else NOT_NOW
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
+
+    @property
+    def waiting(self):
+        """The threads that wait for 0."""
+        return threads_of(&self.line)
+
+    @property
+    def _waiting(self):
+        return self.waiting
+
+    def statistics(self):
+        """A SemaphoreStatistics(value, waiting, contended)."""
+        return SemaphoreStatistics(self.value, waiting_in(&self.line), self.contended)
+
+    def __int__(self):
+        return self.value
+
+    def __repr__(self):
+        return (f"<{type(self).__name__} at {self.value}, {waiting_in(&self.line)} waiting, "
+                f"at {<size_t><void *>self:#x}>")
+
+
+cdef class event(Primitive):
+    """Something that has happened or not. ``set()`` lets everybody go who waits; ``clear()`` makes it not have
+    happened.
+
+    Who was let go stays so, even when the event is cleared before the thread has run."""
+
+    def is_set(self):
+        """Has it happened?"""
+        return self.on
+
+    def set(self):
+        """It has happened: whoever waits goes on, and nobody waits any more."""
+        whoever()
+        self.on = True
+        self.advance()
+
+    def clear(self):
+        """Let threads wait again."""
+        whoever()
+        self.on = False
+
+    def wait(self):
+        """Wait until it has happened; returns at once if it has."""
+        whoever()
+        if not self.on:
+            stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
+
+    cdef int advance(self) except -1:
+        if self.on:
+            grant_all(&self.line)
+        return 0
+
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        return None if self.on else NOT_NOW
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
+
+    @property
+    def waiting(self):
+        """The threads that wait."""
+        return threads_of(&self.line)
+
+    def statistics(self):
+        """An EventStatistics(is_set, missing, waiting)."""
+        return EventStatistics(self.on, 0 if self.on else 1, waiting_in(&self.line))
+
+    def __repr__(self):
+        return (f"<{type(self).__name__} {'set' if self.on else 'not set'}, {waiting_in(&self.line)} waiting, "
+                f"at {<size_t><void *>self:#x}>")
+
+
+cdef class latch(Primitive):
+    """Opens for good when it has been counted down ``count`` times (int >= 0, default 1). ``missing`` is how many times
+    are left."""
+
+    def __cinit__(self, count=1):
+        self.missing = units_of(count, "the count")
+
+    def count_down(self, n=1):
+        """Count down by ``n``; at 0 everybody waiting is let go, and nobody waits any more. Further calls change
+        nothing. TypeError or ValueError when ``n`` is not an int >= 0."""
+        cdef Py_ssize_t units = units_of(n, "the amount to count down")
+        whoever()
+        self.missing -= min(units, self.missing)
+        self.advance()
+
+    @property
+    def is_open(self):
+        """Has it been counted down to 0?"""
+        return self.missing == 0
+
+    def wait(self):
+        """Wait until it is open; returns at once if it is."""
+        whoever()
+        if self.missing:
+            stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
+
+    cdef int advance(self) except -1:
+        if self.missing == 0:
+            grant_all(&self.line)
+        return 0
+
+    cdef object attempt(self, int operation, object value, Py_ssize_t amount):
+        return None if self.missing == 0 else NOT_NOW
+
+    cdef wait_line *line_of(self, int operation) noexcept:
+        return &self.line
+
+    @property
+    def waiting(self):
+        """The threads that wait."""
+        return threads_of(&self.line)
+
+    def statistics(self):
+        """An EventStatistics(is_set, missing, waiting)."""
+        return EventStatistics(self.missing == 0, self.missing, waiting_in(&self.line))
+
+    def __repr__(self):
+        state = f"{self.missing} missing" if self.missing else "open"
+        return f"<{type(self).__name__} {state}, {waiting_in(&self.line)} waiting, at {<size_t><void *>self:#x}>"
+
+
+cdef class barrier(Primitive):
+    """Lets ``parties`` threads (int >= 1) go on together: each waits until as many have come. Then it begins anew.
+
+    A thread that is interrupted while it waits counts as not having come."""
+
+    def __cinit__(self, parties):
+        self.parties = units_of(parties, "the number of parties")
+        if self.parties == 0:
+            raise ValueError("expected the number of parties to be 1 or more, not 0")
+
+    def wait(self):
+        """Wait for the others. Returns 0 to ``parties`` - 1, a different number to each, in the order of arrival; the
+        one that came last has the highest."""
+        return stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
+
+    cdef int advance(self) except -1:
+        cdef waiter *w
+        cdef Py_ssize_t place = 0
+        if self.line.count < self.parties:
+            return 0
+        skip_doomed(&self.line)
+        if self.line.count < self.parties:
+            return 0
+        self.rounds += 1
+        while place < self.parties:
+            w = take_any(&self.line)
+            set_value(w, place)
+            place += 1
+        return 0
+
+    @property
+    def waiting(self):
+        """The threads that have come and wait."""
+        return threads_of(&self.line)
+
+    def statistics(self):
+        """A BarrierStatistics(parties, waiting, rounds)."""
+        return BarrierStatistics(self.parties, waiting_in(&self.line), self.rounds)
+
+    def __repr__(self):
+        return (f"<{type(self).__name__} {waiting_in(&self.line)} of {self.parties} waiting, "
+                f"at {<size_t><void *>self:#x}>")

@@ -1,0 +1,190 @@
+"""Buffered files over something that suspends: one thread at a time, by a lock that knows coro threads.
+
+The buffers of `io` have a lock of their own, whose owner is an OS thread. When the raw file below one suspends a coro
+thread in the middle of a read, another coro thread that uses the same buffer looks like the owner coming back, and gets
+"reentrant call". The classes here take an emulated lock around each call, so that the second thread waits.
+
+WaitingFile is the raw file of a pipe or terminal: it waits for readiness before each system call.
+
+Cost: one uncontended lock per call of a method.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from coro.emulation import _blocking
+
+__all__ = [
+    "BufferedRWPair",
+    "BufferedRandom",
+    "BufferedReader",
+    "BufferedWriter",
+    "WaitingFile",
+    "io_view",
+    "open_pipe",
+]
+
+_PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # a pipe that is writable takes so much without waiting, pipe(7)
+
+
+def _guarded(name: str, base: Any) -> Callable[..., Any]:
+    method = getattr(base, name)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._coro_lock:
+            return method(self, *args, **kwargs)
+
+    call.__name__ = name
+    call.__qualname__ = f"{base.__name__}.{name}"
+    call.__doc__ = method.__doc__
+    return call
+
+
+def _one_at_a_time(base: Any, names: tuple[str, ...]) -> Any:
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        self._coro_lock = _blocking.RLock()
+        base.__init__(self, *args, **kwargs)
+
+    members: dict[str, Any] = {name: _guarded(name, base) for name in names}
+    members["__init__"] = initialise
+    members["__repr__"] = lambda self: base.__repr__(self).replace("<", "<_io.", 1)
+    members["__module__"] = __name__
+    members["__doc__"] = f"io.{base.__name__}, used by one coro thread at a time."
+    return type(base.__name__, (base,), members)
+
+
+_READ = ("read", "read1", "readinto", "readinto1", "readline", "peek")
+_WRITE = ("write", "flush")
+_PLACE = ("seek", "truncate", "close", "detach")
+
+BufferedReader: Any = _one_at_a_time(io.BufferedReader, _READ + _PLACE)
+BufferedWriter: Any = _one_at_a_time(io.BufferedWriter, _WRITE + _PLACE)
+BufferedRandom: Any = _one_at_a_time(io.BufferedRandom, _READ + _WRITE + _PLACE)
+
+
+class BufferedRWPair(io.BufferedRWPair):
+    """io.BufferedRWPair, whose two halves are used by one coro thread at a time each: one may read while another
+    writes."""
+
+    def __init__(self, reader: Any, writer: Any, buffer_size: int = io.DEFAULT_BUFFER_SIZE) -> None:
+        super().__init__(reader, writer, buffer_size)
+        self._reading = _blocking.RLock()
+        self._writing = _blocking.RLock()
+
+
+def _pair_method(name: str, lock: str) -> Any:
+    method = getattr(io.BufferedRWPair, name)
+
+    def call(self: Any, *args: Any) -> Any:
+        with getattr(self, lock):
+            return method(self, *args)
+
+    call.__name__ = name
+    call.__doc__ = method.__doc__
+    return call
+
+
+for _name in ("read", "read1", "readinto", "readinto1", "peek"):
+    setattr(BufferedRWPair, _name, _pair_method(_name, "_reading"))
+for _name in ("write", "flush"):
+    setattr(BufferedRWPair, _name, _pair_method(_name, "_writing"))
+
+
+class WaitingFile(io.FileIO):
+    """A descriptor that may not be ready: reading and writing suspend a coro thread until it is."""
+
+    def _wait(self, writing: bool) -> None:
+        fd = self.fileno()
+        if _blocking.in_thread_of_loop() and not _blocking.poll_now(fd, select.POLLOUT if writing else select.POLLIN):
+            if os.get_blocking(fd):
+                _blocking.wait_fd(fd, writing)
+
+    def read(self, size: int | None = -1, /) -> Any:
+        """Read at most ``size`` bytes with one call of the system, everything until the end for -1 or None."""
+        if size is None or size < 0:
+            return self.readall()
+        self._wait(False)
+        return super().read(size)
+
+    def readinto(self, buffer: Any, /) -> Any:
+        """Read into a buffer with one call of the system."""
+        self._wait(False)
+        return super().readinto(buffer)
+
+    def readall(self) -> Any:
+        """Read until the end; None if nothing is there in non-blocking mode."""
+        parts: list[bytes] = []
+        while True:
+            data = self.read(65536)
+            if not data:
+                return b"".join(parts) if parts or data is not None else None
+            parts.append(data)
+
+    def write(self, data: Any, /) -> Any:
+        """Write all of it, in the pieces that the pipe takes without waiting."""
+        if not _blocking.in_thread_of_loop() or not os.get_blocking(self.fileno()):
+            return super().write(data)
+        with memoryview(data).cast("B") as view:
+            done = 0
+            if len(view) > _PIPE_BUF and os.fstat(self.fileno()).st_mode & 0o170000 == 0o140000:
+                return self._send(view)
+            while done < len(view) or not done:
+                self._wait(True)
+                done += super().write(view[done : done + _PIPE_BUF]) or 0
+                if not len(view):
+                    break
+            return done
+
+    def _send(self, view: memoryview) -> int:
+        """To a socket, which takes a message in one piece or not at all."""
+        done = 0
+        while done < len(view):
+            self._wait(True)
+            done += _blocking.send_now(self.fileno(), view, done, 0) or 0
+        return done
+
+
+def open_pipe(fd: int, mode: str = "r", buffering: int = -1, **text: Any) -> Any:
+    """io.open() for a descriptor of a pipe, in binary or text mode."""
+    if buffering == 1 and "b" in mode:
+        warnings.warn(
+            "line buffering (buffering=1) isn't supported in binary mode, the default buffer size will be used",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    raw_mode = mode.replace("b", "").replace("t", "")
+    raw = WaitingFile(fd, raw_mode, text.pop("closefd", True))
+    result: Any = raw
+    try:
+        if buffering != 0:
+            size = io.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) else buffering
+            if "+" in raw_mode:
+                result = BufferedRandom(raw, size)
+            elif "r" in raw_mode:
+                result = BufferedReader(raw, size)
+            else:
+                result = BufferedWriter(raw, size)
+        elif "b" not in mode:
+            raise ValueError("can't have unbuffered text I/O")
+        if "b" not in mode:
+            result = io.TextIOWrapper(result, line_buffering=buffering == 1, **text)
+            result.mode = mode
+        return result
+    except BaseException:
+        raw.close()
+        raise
+
+
+def io_view(**changed: Any) -> types.ModuleType:
+    """A stand-in for the module `io` with some names changed, for modules that build buffers over what suspends."""
+    view = types.ModuleType("io", io.__doc__)
+    view.__dict__["__getattr__"] = lambda name: getattr(io, name)
+    view.__dict__.update(changed)
+    return view

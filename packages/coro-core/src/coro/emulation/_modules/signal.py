@@ -1,0 +1,154 @@
+"""Emulated `signal`: Python-level handlers run in the main thread of the emulated program.
+
+CPython runs them in the main OS thread, between two bytecodes: with a loop there, that may be in the loop itself or on
+the stack of any coro thread. The handler that is really installed finds out. If the main thread runs, the handler is
+called at once. If it is blocked in an emulated call, that call is interrupted, the handler runs there, and the call
+goes on unless the handler has raised. Otherwise a coro thread of its own runs the handler.
+
+SIGINT with Python's own handler comes under this, too: it raises KeyboardInterrupt in the main thread, as without
+coro, wherever that is blocked. Where no coro thread is the main thread, SIGINT ends the loop.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from coro._runtime import scheduler
+from coro.emulation import _blocking
+from coro.emulation._plan import Plan
+
+__all__ = ["handler_has_run", "plan", "take_over", "give_back"]
+
+_signal: Any = signal.signal
+_getsignal: Any = signal.getsignal
+_handlers: dict[int, Any] = {}
+_pausing: list[scheduler.coro] = []
+
+
+def handler_has_run(handler: Any, signum: int, frame: Any) -> None:
+    """Call a handler, and end pause() in whichever thread."""
+    try:
+        handler(signum, frame)
+    finally:
+        for thread in _pausing:
+            scheduler._wake(thread)
+        _pausing.clear()
+
+
+def _call(handler: Any) -> Any:
+    def call(signum: int, frame: Any) -> None:
+        handler_has_run(handler, signum, frame)
+
+    return call
+
+
+def _dispatch(signum: int, frame: Any) -> None:
+    handler = _handlers.get(signum)
+    if handler is None:
+        return
+    main = _blocking.get_main()
+    if not scheduler._in_loop_os_thread() or (main and scheduler.current().id == main):
+        handler_has_run(handler, signum, frame)
+    elif handler is signal.default_int_handler:
+        _interrupt(main, signum)
+    elif not main or not _blocking.interrupt_main(_call(handler), signum):
+        scheduler.post(handler_has_run, handler, signum, None)
+
+
+def _interrupt(main: int, signum: int) -> None:
+    """Python's own handler of SIGINT is to run, and not the main thread runs."""
+    try:
+        thread = scheduler.get_thread_by_id(main)
+    except KeyError:
+        scheduler._request_end(0, 5.0)
+        return
+    if not _blocking.interrupt_main(_call(signal.default_int_handler), signum):
+        thread.raise_exception(KeyboardInterrupt())
+
+
+def _is_ours(handler: Any) -> bool:
+    """Is it a function that has to run in the main thread?"""
+    return callable(handler) and not isinstance(handler, signal.Handlers)
+
+
+def emulated_signal(signalnum: int, handler: Any, /) -> Any:
+    """Set the action for the given signal; see signal.signal."""
+    before = _signal(signalnum, _dispatch if _is_ours(handler) else handler)
+    number = int(signalnum)
+    if before is _dispatch:
+        before = _handlers.pop(number, None)
+    if _is_ours(handler):
+        _handlers[number] = handler
+    return before
+
+
+def getsignal(signalnum: int, /) -> Any:
+    """Return the current action for the given signal; see signal.getsignal."""
+    found = _getsignal(signalnum)
+    return _handlers.get(int(signalnum)) if found is _dispatch else found
+
+
+def pause() -> None:
+    """Wait until a signal handler has run."""
+    if not _blocking.in_thread_of_loop():
+        _pause()
+        return
+    me = scheduler.current()
+    assert isinstance(me, scheduler.coro)
+    _pausing.append(me)
+    try:
+        while me in _pausing:
+            _blocking.wait_for_wake(signal)
+    finally:
+        if me in _pausing:
+            _pausing.remove(me)
+
+
+_pause: Any = getattr(signal, "pause", None)
+
+
+_of_the_loop: dict[int, Any] = {}
+
+
+def take_over() -> None:
+    """Handlers that are installed already come under the emulation; in the main OS thread only."""
+    for signum in signal.valid_signals():
+        handler = _getsignal(signum)
+        if not _is_ours(handler) or handler is _dispatch:
+            continue
+        if type(handler).__module__ == "builtins" and (getattr(handler, "__module__", None) or "").startswith("coro."):
+            if signum != signal.SIGINT:
+                continue
+            try:
+                _signal(signum, _dispatch)
+            except ValueError:
+                return
+            _of_the_loop[int(signum)] = handler
+            _handlers[int(signum)] = signal.default_int_handler
+            continue
+        try:
+            _signal(signum, _dispatch)
+        except ValueError:
+            return
+        _handlers[int(signum)] = handler
+
+
+def give_back() -> None:
+    """Install the program's handlers directly."""
+    for number, handler in list(_handlers.items()):
+        handler = _of_the_loop.get(number, handler) if scheduler.coro_is_running() else handler
+        if _getsignal(number) is _dispatch:
+            try:
+                _signal(number, handler)
+            except ValueError:
+                return
+    _handlers.clear()
+    _of_the_loop.clear()
+
+
+def plan(p: Plan) -> None:
+    """What to replace."""
+    p.replace(signal, "signal", emulated_signal)
+    p.replace(signal, "getsignal", getsignal)
+    p.replace(signal, "pause", pause)

@@ -1,0 +1,318 @@
+"""Emulated `_thread`: starting threads, their handles, and what is told when they end.
+
+A thread that a coro thread starts is a coro thread; everybody else gets an OS thread as ever. Either way the caller
+sees the same objects: a thread's handle (3.13 and newer) or its sentinel lock (before) is one of ours.
+
+Everything that ends with a thread is kept in its record, found by the id of the coro thread while it lives.
+"""
+
+from __future__ import annotations
+
+import _thread as _native
+import contextvars
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from coro import offload
+from coro._runtime import scheduler
+from coro.emulation import _blocking
+from coro._sync.local import ThreadLocal
+from coro.emulation._plan import Plan
+from coro.exceptions import Shutdown
+
+__all__ = ["ThreadHandle", "end_dead", "plan", "start_new_thread", "start_thread_object"]
+
+# Beyond every number that Linux gives to a thread (PID_MAX_LIMIT is 2**22, see proc(5)).
+_NATIVE_IDS = 1 << 22
+
+_start_native: Any = _native.start_new_thread
+_start_joinable_native: Any = getattr(_native, "start_joinable_thread", None)
+_count_native: Any = _native._count
+_native_id: Any = getattr(_native, "get_native_id", None)
+_sentinel_native: Any = getattr(_native, "_set_sentinel", None)
+_set_name_native: Any = getattr(_native, "set_name", None)
+_get_name_native: Any = getattr(_native, "_get_name", None)
+_name_limit: int | None = getattr(_native, "_NAME_MAXLEN", None)  # bytes
+_inherit_context: bool = bool(getattr(sys.flags, "thread_inherit_context", 0))
+
+
+class _Record:
+    """What is to be told when an emulated thread ends."""
+
+    __slots__ = ("daemon", "handle", "sentinel", "thread")
+
+    def __init__(self, handle: ThreadHandle | None, daemon: bool) -> None:
+        self.handle = handle
+        self.sentinel: _blocking.Lock | None = None
+        self.thread: scheduler.coro | None = None
+        self.daemon = daemon
+
+    def end(self) -> None:
+        if self.sentinel is not None and self.sentinel.locked():
+            self.sentinel.release()
+        if self.handle is not None:
+            self.handle._set_done()
+
+
+_records: dict[int, _Record] = {}
+
+
+def end_dead() -> None:
+    """Tell the ends of threads that were given up without running to their end."""
+    running = scheduler.coro_is_running()
+    for number, record in list(_records.items()):
+        if not running or (record.thread is not None and record.thread.dead):
+            del _records[number]
+            record.end()
+
+
+def _after_fork_in_child() -> None:
+    me: Any = scheduler.current()
+    for number, record in list(_records.items()):
+        if number != me.id:
+            del _records[number]
+            record.end()
+    if me.id in _records:
+        # The thread that forked is the main thread of the child. A loop does not wait for daemons: something else has
+        # to keep it running.
+        _blocking.set_main(me.id, me.id)
+        if me.daemon:
+            scheduler.spawn(me.join, thread_name="child of a daemon thread")
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _run(record: _Record, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    try:
+        function(*args, **kwargs)
+    except (SystemExit, Shutdown):
+        pass
+    except BaseException as exc:
+        _blocking.write_unraisable(exc, function)
+    finally:
+        del function, args, kwargs
+        _records.pop(scheduler.current().id, None)
+        record.thread = None
+        record.end()
+
+
+def _spawn(record: _Record, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None) -> int:
+    def make() -> scheduler.coro:
+        return scheduler.new(_run, record, function, args, kwargs, thread_name=name, daemon=record.daemon)
+
+    thread = make() if _inherit_context else contextvars.Context().run(make)
+    record.thread = thread
+    _records[thread.id] = record
+    if record.handle is not None:
+        record.handle._begin(thread.id)
+    try:
+        thread.start()
+    except BaseException:
+        del _records[thread.id]
+        record.thread = None
+        record.end()
+        raise
+    return thread.id
+
+
+def start_new_thread(
+    function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
+) -> int:
+    """Start a new thread and return its identifier: a coro thread where a coro thread calls."""
+    if not _blocking.in_thread_of_loop():
+        return int(_start_native(function, args, *(() if kwargs is None else (kwargs,))))
+    if not callable(function):
+        raise TypeError("first arg must be callable")
+    if not isinstance(args, tuple):
+        raise TypeError("2nd arg must be a tuple")
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise TypeError("optional 3rd arg must be a dictionary")
+    sys.audit("_thread.start_new_thread", function, args, kwargs)
+    return _spawn(_Record(None, True), function, args, dict(kwargs or {}), None)
+
+
+def start_thread_object(function: Any, args: tuple[Any, ...]) -> int:
+    """What threading.Thread.start() calls before 3.13: the thread object says whether it is a daemon."""
+    if not _blocking.in_thread_of_loop():
+        return int(_start_native(function, args))
+    owner = function.__self__
+    return _spawn(_Record(None, bool(owner.daemon)), function, args, {}, owner.name)
+
+
+def start_joinable_thread(function: Any, handle: Any = None, daemon: bool = True) -> Any:
+    """Start a new thread and return its handle (3.13 and newer)."""
+    if not callable(function):
+        raise TypeError("thread function must be callable")
+    if handle is not None and type(handle) is not ThreadHandle:
+        raise TypeError("'handle' must be a _ThreadHandle")
+    if handle is None:
+        handle = ThreadHandle()
+    if handle._state != _NEW:
+        raise RuntimeError("thread already started")
+    if not _blocking.in_thread_of_loop():
+        handle._native = _native_handle()
+        handle._state = _RUNNING
+        try:
+            _start_joinable_native(function, handle=handle._native, daemon=daemon)
+        except BaseException:
+            handle._native = None
+            handle._state = _NEW
+            raise
+        return handle
+    sys.audit("_thread.start_joinable_thread", function, 1 if daemon else 0, handle)
+    owner = getattr(function, "__self__", None)
+    name = getattr(owner, "name", None)
+    try:
+        _spawn(_Record(handle, bool(daemon)), function, (), {}, name if isinstance(name, str) else None)
+    except BaseException:
+        handle._state = _NEW
+        raise
+    return handle
+
+
+_native_handle: Any = getattr(_native, "_ThreadHandle", None)
+_make_native_handle: Any = getattr(_native, "_make_thread_handle", None)
+_NEW, _RUNNING, _DONE = range(3)
+
+
+class ThreadHandle:
+    """A thread that can be joined, be it a coro thread or an OS thread."""
+
+    __slots__ = ("__weakref__", "_gate", "_ident", "_native", "_state")
+
+    def __init__(self) -> None:
+        self._state = _NEW
+        self._ident = 0
+        self._native: Any = None
+        self._gate = _blocking.Lock()
+
+    def _begin(self, ident: int) -> None:
+        self._ident = ident
+        self._state = _RUNNING
+        self._gate.acquire(False)
+
+    @property
+    def ident(self) -> int:
+        """The thread's ident."""
+        return int(self._native.ident) if self._native is not None else self._ident
+
+    def is_done(self) -> bool:
+        """Has the thread ended?"""
+        return bool(self._native.is_done()) if self._native is not None else self._state == _DONE
+
+    def _set_done(self) -> None:
+        if self._native is not None:
+            self._native._set_done()
+        elif self._state == _NEW:
+            raise RuntimeError("thread not started")
+        elif self._state != _DONE:
+            self._state = _DONE
+            if self._gate.locked():
+                self._gate.release()
+
+    def join(self, timeout: float | None = None, /) -> None:
+        """Wait for the end of the thread, at most so many seconds."""
+        if self._state == _NEW:
+            raise RuntimeError("thread not started")
+        if self.ident == _blocking.get_ident() and not self.is_done():
+            raise RuntimeError("Cannot join current thread")
+        if self._native is not None:
+            self._join_native(timeout)
+            return
+        seconds = -1.0 if timeout is None or timeout < 0 else timeout
+        if self._state != _DONE and self._gate.acquire(True, seconds):
+            self._gate.release()
+
+    def _join_native(self, timeout: float | None) -> None:
+        if not _blocking.in_thread_of_loop() or self.is_done():
+            self._native.join(*(() if timeout is None else (timeout,)))
+            return
+        offload.in_thread(self._native.join, *(() if timeout is None else (timeout,)))
+
+    def __repr__(self) -> str:
+        return f"<_ThreadHandle object: ident={self.ident}>"
+
+
+def make_thread_handle(ident: int) -> ThreadHandle:
+    """The handle of a thread that runs already (3.13 and newer)."""
+    handle = ThreadHandle()
+    handle._begin(ident)
+    return handle
+
+
+def set_sentinel() -> Any:
+    """A lock that is released when the calling thread has ended (before 3.13)."""
+    record = _records.get(scheduler.current().id) if _blocking.in_thread_of_loop() else None
+    if record is None:
+        return _sentinel_native()
+    record.sentinel = _blocking.Lock()
+    return record.sentinel
+
+
+def get_native_id() -> int:
+    """The system's number of the calling thread. A coro thread other than the main one has none: it gets a number
+    beyond all those, which is its own."""
+    if _blocking.in_thread_of_loop():
+        number = scheduler.current().id
+        if number != _blocking.get_main():
+            return _NATIVE_IDS + number
+    return int(_native_id())
+
+
+def count() -> int:
+    """How many threads of the program's run that `_thread` started."""
+    return int(_count_native()) - offload.statistics()["workers"] + len(_records)
+
+
+def set_name(name: str) -> None:
+    """Name the calling thread (3.14 and newer): an OS thread for tools outside, a coro thread for coro's reports."""
+    if not _in_other_than_main():
+        _set_name_native(name)
+    elif not isinstance(name, str):
+        raise TypeError(f"set_name() argument 'name' must be str, not {type(name).__name__}")
+    else:
+        scheduler.current().set_name(name)
+
+
+def get_name() -> str:
+    """The name of the calling thread as the system would keep it (3.14 and newer): coro's reports have all of it."""
+    if not _in_other_than_main():
+        return str(_get_name_native())
+    encoded = scheduler.current().name.encode(sys.getfilesystemencoding(), "replace")
+    return os.fsdecode(encoded.partition(b"\0")[0][:_name_limit])
+
+
+def _in_other_than_main() -> bool:
+    return _blocking.in_thread_of_loop() and scheduler.current().id != _blocking.get_main()
+
+
+def replacements() -> dict[str, Any]:
+    """Every name of `_thread` with what stands for it."""
+    return {
+        "start_new_thread": start_new_thread,
+        "start_new": start_new_thread,
+        "start_joinable_thread": start_joinable_thread,
+        "allocate_lock": _blocking.Lock,
+        "allocate": _blocking.Lock,
+        "LockType": _blocking.Lock,
+        "lock": _blocking.Lock,
+        "RLock": _blocking.RLock,
+        "_local": ThreadLocal,
+        "get_ident": _blocking.get_ident,
+        "get_native_id": get_native_id,
+        "_set_sentinel": set_sentinel,
+        "_ThreadHandle": ThreadHandle,
+        "_make_thread_handle": make_thread_handle,
+        "_count": count,
+        "set_name": set_name,
+        "_get_name": get_name,
+    }
+
+
+def plan(p: Plan) -> None:
+    """What to replace."""
+    for name, new in replacements().items():
+        p.replace(_native, name, new)

@@ -1,0 +1,248 @@
+"""Deadlocks: what counts as one, what the report says, and what does not count."""
+
+import os
+import re
+import sys
+
+import pytest
+from support import ok, program
+
+import coro
+from coro import offload
+from coro._runtime import scheduler
+
+
+@pytest.fixture(autouse=True)
+def alone():
+    """The test runner's own OS threads (watchdogs) post nothing; without this they would count as who might."""
+    others = len(sys._current_frames()) - 1 - offload.statistics()["workers"]
+    scheduler._count_own_os_threads(others)
+    yield
+    scheduler._count_own_os_threads(-others)
+
+
+@pytest.fixture(autouse=True)
+def raising():
+    coro.set_exception_notifier(lambda: None)
+    coro.set_print_exit_string(False)
+    yield
+    coro.set_exception_notifier(None)
+    coro.set_print_exit_string(True)
+    assert coro.set_deadlock("raise") == "raise"
+
+
+def test_every_blocked_thread_is_listed_with_what_it_waits_for():
+    log = []
+
+    def parked():
+        try:
+            coro._yield()
+        finally:
+            log.append("finally")
+
+    def main():
+        t = coro.spawn(parked, thread_name="parked")
+        coro.spawn(coro._yield, daemon=True, thread_name="daemon")
+        t.join()
+
+    with pytest.raises(coro.DeadlockError) as info:
+        coro.run(main)
+    report = str(info.value)
+    assert report.startswith("all 2 counted threads are blocked")
+    assert "name='parked'" in report
+    assert "in coro._yield(), until somebody schedules it" in report
+    assert "for the end of <coro #" in report
+    assert "daemon" not in report
+    assert re.search(r"at \[tests/test_deadlock\.py parked\|\d+\]", report)
+    (first, first_waits), (second, second_waits) = info.value.threads
+    assert second.name == "parked" and "_yield" in second_waits
+    assert "end of" in first_waits and first.dead
+    assert log == ["finally"]
+    assert len(coro.all_threads) == 0
+
+
+def test_under_event_loop():
+    coro.spawn(coro._yield)
+    with pytest.raises(coro.DeadlockError):
+        coro.event_loop()
+
+
+def test_the_object_waited_for_and_its_owner_are_named():
+    class Lock:
+        owner = "somebody"
+
+        def __repr__(self):
+            return "<a lock>"
+
+    with pytest.raises(coro.DeadlockError, match="for <a lock>, which 'somebody' owns"):
+        coro.run(scheduler._suspend, Lock())
+
+
+def test_daemons_alone_do_not_deadlock():
+    coro.spawn(coro._yield, daemon=True)
+    coro.event_loop()
+
+
+def test_a_timer_is_no_deadlock():
+    def main():
+        coro.spawn(coro.sleep_relative, 0.005, daemon=True)
+        t = coro.spawn(coro._yield)
+        coro.spawn(lambda: (coro.sleep_relative(0.002), t.schedule()), daemon=True)
+        t.join()
+        return "woken"
+
+    assert coro.run(main) == "woken"
+
+
+def test_a_time_limit_is_no_deadlock():
+    def main():
+        with pytest.raises(coro.TimeoutError):
+            coro.with_timeout(0.002, coro._yield)
+
+    coro.run(main)
+
+
+def test_a_descriptor_awaited_by_a_counted_thread_is_no_deadlock():
+    """The other end is a process, so that no OS thread of ours is there to post."""
+    lines = ok(
+        """
+        import coro, subprocess, sys
+        a, b = coro.socketpair()
+        child = subprocess.Popen([sys.executable, "-c", "print('x', end='')"], stdout=b.fileno())
+        print(coro.run(a.recv, 1))
+        child.wait()
+        """
+    )
+    assert lines == ["b'x'"]
+
+
+def test_a_descriptor_awaited_by_a_daemon_only_is_one():
+    a, b = coro.socketpair()
+
+    def main():
+        coro.spawn(a.recv, 1, daemon=True)
+        coro._yield()
+
+    with pytest.raises(coro.DeadlockError):
+        coro.run(main)
+    a.close()
+    b.close()
+
+
+def test_a_handler_is_no_deadlock():
+    r, w = os.pipe()
+
+    def main():
+        me = coro.current()
+        coro.set_handler((r, coro.EVFILT.READ), lambda event: me.schedule("handled"), coro.EV.ONESHOT)
+        coro.spawn(lambda: (coro.yield_slice(), os.write(w, b"x")))
+        return coro._yield()
+
+    assert coro.run(main) == "handled"
+    os.close(r)
+    os.close(w)
+
+
+def test_a_job_in_a_worker_is_no_deadlock_and_an_idle_worker_does_not_prevent_one():
+    def main():
+        assert coro.in_thread(lambda: 5) == 5
+        coro._yield()
+
+    with pytest.raises(coro.DeadlockError):
+        coro.run(main)
+
+
+def test_with_another_os_thread_alive_it_is_reported_once_and_waits():
+    lines = program(
+        """
+        import coro, threading
+        go = threading.Event()
+        seen = []
+        def main():
+            me = coro.current()
+            def other():
+                go.wait()
+                coro.post(me.schedule, "posted")
+            t = threading.Thread(target=other)
+            t.start()
+            # The report goes to stderr once the loop finds nothing to do; then the other OS thread may go on.
+            import coro._runtime.output as output
+            class Stream:
+                def write(self, text):
+                    seen.append(text)
+                    go.set()
+                def flush(self):
+                    pass
+            output.saved_stderr = Stream()
+            print(coro._yield())
+            t.join()
+        coro.run(main)
+        print(len(seen), "DEADLOCK unless another OS thread" in seen[0], "main" in seen[0])
+        """
+    )
+    assert lines.code == 0, lines.err
+    assert lines.lines == ["posted", "1 True True"]
+
+
+@pytest.mark.slow
+def test_when_the_last_other_os_thread_ends_the_deadlock_is_raised():
+    """The loop looks again once a second."""
+    outcome = program(
+        """
+        import coro, threading
+        def main():
+            go = threading.Event()
+            threading.Thread(target=go.wait).start()
+            coro.spawn(lambda: (coro.sleep_relative(0.01), go.set()))
+            coro._yield()
+        coro.run(main)
+        """
+    )
+    assert outcome.code == 1
+    assert "DEADLOCK unless" in outcome.err or "DeadlockError: all 1 counted threads" in outcome.err
+    assert "DeadlockError: all 1 counted threads are blocked" in outcome.err
+
+
+def test_waiting_for_ever_on_request():
+    lines = ok(
+        """
+        import coro, os, signal, threading
+        print(coro.set_deadlock("wait"), coro.set_deadlock("wait"))
+        def main():
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            coro._yield()
+        try:
+            coro.run(main)
+        except KeyboardInterrupt:
+            print("waited")
+        """
+    )
+    assert lines == ["raise wait", "waited"]
+
+
+def test_set_deadlock_checks_its_argument():
+    for wrong in (None, 1, "Raise", b"wait", ["wait"]):
+        with pytest.raises(ValueError, match="'raise' or 'wait'"):
+            coro.set_deadlock(wrong)
+
+
+def test_a_deadlock_while_the_loop_ends_is_just_the_end():
+    def main():
+        t = coro.spawn(coro._yield)
+        coro.spawn(t.join)
+        coro.yield_slice()
+        return 5
+
+    assert coro.run(main) == 5
+
+
+def test_a_thread_posted_before_the_loop_counts():
+    lines = ok(
+        """
+        import coro
+        coro.set_print_exit_string(False)
+        coro.post(print, "posted before the loop")
+        coro.event_loop()
+        """
+    )
+    assert lines == ["posted before the loop"]
