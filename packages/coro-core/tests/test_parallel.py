@@ -58,7 +58,7 @@ def test_three_sleeps_time_out_or_return_in_order():
         with pytest.raises(coro.TimeoutError):
             coro.with_timeout(2, in_parallel, calls)
         assert coro.with_timeout(7, in_parallel, calls) == [0, 1, 2]
-        advance(100)
+        advance(5)
         while len(coro.all_threads) > 1:
             coro.yield_slice()
 

@@ -394,12 +394,12 @@ def test_timeout_kills_the_group_and_tells_the_output(apart, tmp_path):
     def clock():
         while not note.exists() or any(t.waiting_for is None for t in coro.all_threads.values() if t is not me):
             coro.yield_slice()
-        advance(1000)
+        advance(15)
 
     with virtual_clock():
         me = coro.spawn(clock)
         with pytest.raises(ProcessTimeout) as e:
-            call(["sh", "-c", script], timeout=999)
+            call(["sh", "-c", script], timeout=14)
     assert e.value.stdout_output == (b"out\n" if apart else b"out\nerr\n")
     assert e.value.stderr_output == (b"err\n" if apart else b"")
     assert "was killed" in str(e.value)
