@@ -29,7 +29,10 @@ PACKAGES = ("libkqueue0t64", "libkqueue-dev")
 
 sys.path.insert(0, str(ROOT))
 
-WHOLE = ("test_socket.py", "test_socket_close.py", "test_timeout.py", "test_timeout_scopes.py", "test_read_stream.py")
+WHOLE = (
+    *("net/test_socket.py", "net/test_socket_close.py"),
+    *("runtime/test_timeout.py", "runtime/test_timeout_scopes.py", "test_read_stream.py"),
+)
 
 # Tests of test_socket_io.py that libkqueue cannot carry: where reading and writing of one descriptor are both awaited
 # it reports reading only, ...
@@ -165,8 +168,8 @@ def main(arguments: list[str]) -> int:
     shutil.copy2(module, package)
     tests = CORE / "tests"
     chosen = arguments or [
-        *(str(tests / name) for name in (*WHOLE, "test_socket_io.py")),
-        *(f"--deselect={(tests / 'test_socket_io.py').relative_to(ROOT)}::{name}" for name in LEFT_OUT),
+        *(str(tests / name) for name in (*WHOLE, "net/test_socket_io.py")),
+        *(f"--deselect={(tests / 'net/test_socket_io.py').relative_to(ROOT)}::{name}" for name in LEFT_OUT),
     ]
     path = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
     env = dict(os.environ, CORO_POLLER="kqueue", CORO_KQUEUE_LIBRARY=str(library), PYTHONPATH=path)

@@ -32,7 +32,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# The minor versions whose interpreter state src/coro/_interp describes.
+# The minor versions whose interpreter state src/coro/_switch describes.
 FIRST_MINOR, LAST_MINOR = 11, 15
 
 # PyUnstable_ThreadState_SetStackProtection appeared in 3.14.2; without it the interpreter believes that a
@@ -108,7 +108,7 @@ def refusal(
     if (machine.lower(), pointer) not in PROCESSORS:
         return (
             f"coro-core has a stack switch for x86-64, i386 and aarch64; this is {machine!r} with "
-            f"{pointer * 8}-bit pointers. A new one goes into src/coro/_swap."
+            f"{pointer * 8}-bit pointers. A new one goes into src/coro/_switch."
         )
     return None
 

@@ -30,8 +30,10 @@ from tools.dev.pythons import Python
 
 # What depends on the poller; the rest would only repeat itself.
 POLLER_TESTS = (
-    *("poller", "events", "kqueue", "socket", "socket_close", "socket_io", "process", "signal_handler"),
-    *("timeout", "timeout_scopes", "ending_signals", "fork", "other_threads", "read_stream", "select"),
+    *("poll/test_poller", "poll/test_events", "poll/test_kqueue", "net/test_socket", "net/test_socket_close"),
+    *("net/test_socket_io", "test_process", "test_signal_handler", "runtime/test_timeout"),
+    *("runtime/test_timeout_scopes", "entry/test_ending_signals", "entry/test_fork", "runtime/test_other_threads"),
+    *("test_read_stream", "sync/test_select"),
 )
 
 _print_lock = threading.Lock()
@@ -196,7 +198,7 @@ def run_one(python: Python, arguments: list[str], limit: float) -> Result:
         everything: list[str | Path] = [CORE / "tests"]
         runs: list[list[str | Path]] = [] if named else [[*arguments] or everything]
         if not arguments and sys.platform.startswith("linux"):
-            files: list[str | Path] = [CORE / "tests" / f"test_{name}.py" for name in POLLER_TESTS]
+            files: list[str | Path] = [CORE / "tests" / f"{name}.py" for name in POLLER_TESTS]
             runs.append(["--poller", "fake-kqueue", "-m", "not slow", *files])
         for number, chosen in enumerate(runs):
             report = reports[number]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+# pytest itself puts no folder on the path when it imports by file (`--import-mode=importlib`); the helpers lie here.
+sys.path.insert(0, str(Path(__file__).parent))
 
 from coro import testing
 from coro._clock import ticks

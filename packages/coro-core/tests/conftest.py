@@ -4,8 +4,13 @@ the poller they run on: `pytest --poller fake-kqueue` takes the one of the BSDs,
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
+
+# pytest itself puts no folder on the path when it imports by file (`--import-mode=importlib`); the helpers lie here.
+sys.path.insert(0, str(Path(__file__).parent))
 
 import coro
 from coro import testing

@@ -1,8 +1,8 @@
 """Does ordinary library code cost more inside a thread than on the main stack? `python measure_depth.py [--rounds N]`.
 
 Work through json, email and logging is done 0 to 15 Python calls deep, in a thread and on the main stack in turn, and
-the best times are compared. A thread's data stack begins as a small chunk (see _switch/datastack.h): a call that just crosses
-its edge must not map memory each time, whatever the depth, which is what this would show.
+the best times are compared. A thread's data stack begins as a small chunk (see _switch/datastack.h): a call that just
+crosses its edge must not map memory each time, whatever the depth, which is what this would show.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def test_accepted(hook: ModuleType, change: dict[str, object]) -> None:
         ({"version": (3, 14, 0)}, ["3.14.0", "3.14.2 or later"]),
         ({"version": (3, 14, 1)}, ["3.14.1", "3.14.2 or later"]),
         ({"os_name": "win32"}, ["Linux, macOS and FreeBSD", "win32"]),
-        ({"machine": "riscv64"}, ["x86-64, i386 and aarch64", "riscv64", "_swap"]),
+        ({"machine": "riscv64"}, ["x86-64, i386 and aarch64", "riscv64", "_switch"]),
         ({"machine": "aarch64", "pointer": 4}, ["32-bit"]),
     ],
 )

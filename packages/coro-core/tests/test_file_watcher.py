@@ -14,9 +14,9 @@ import pytest
 from support import in_loop, ok, on_kqueue
 
 import coro
-from coro import NOTE, file_watcher, oserrors
+from coro import NOTE, oserrors
+from coro.file_watcher import FileEvent, WatchLimitError, _watcher, register, unregister
 from coro.file_watcher._vnode import VnodeSource
-from coro.file_watcher import FileEvent, WatchLimitError, register, unregister
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -31,13 +31,13 @@ linux_only = pytest.mark.skipif("inotify" not in SOURCES, reason="about inotify(
 
 @pytest.fixture(params=sorted(SOURCES))
 def source(request, monkeypatch):
-    monkeypatch.setattr(file_watcher, "_source_type", lambda: SOURCES[request.param])
+    monkeypatch.setattr(_watcher, "_source_type", lambda: SOURCES[request.param])
     return request.param
 
 
 @pytest.fixture
 def inotify(monkeypatch):
-    monkeypatch.setattr(file_watcher, "_source_type", lambda: SOURCES["inotify"])
+    monkeypatch.setattr(_watcher, "_source_type", lambda: SOURCES["inotify"])
 
 
 def make(path):
@@ -464,7 +464,7 @@ def test_in_a_select(source, tmp_path):
 @in_loop
 def test_a_slow_reader(source, tmp_path, monkeypatch):
     """More events than fit into the channel."""
-    monkeypatch.setattr(file_watcher, "CAPACITY", 4)
+    monkeypatch.setattr(_watcher, "CAPACITY", 4)
     with coro.watch(tmp_path) as w:
         names = [make(tmp_path / f"{n:02}") for n in range(50)]
         assert sorted(w.get().path for _ in names) == names
@@ -483,10 +483,9 @@ def test_no_deadlock_while_one_is_open(source, tmp_path):
     lines = ok(
         f"""
         import coro, subprocess, sys
-        from coro import file_watcher
-        from coro.file_watcher import _vnode
+        from coro.file_watcher import _vnode, _watcher
         if {source!r} == "vnode":
-            file_watcher._source_type = lambda: _vnode.VnodeSource
+            _watcher._source_type = lambda: _vnode.VnodeSource
         def main():
             with coro.watch({str(tmp_path)!r}) as w:
                 p = subprocess.Popen(["sh", "-c", "sleep 0.2; : > {tmp_path}/f"])
@@ -512,11 +511,10 @@ def test_a_forked_child(source, tmp_path):
     lines = ok(
         f"""
         import coro, os, warnings
-        from coro import file_watcher
-        from coro.file_watcher import _vnode
+        from coro.file_watcher import _vnode, _watcher
         warnings.simplefilter("ignore", DeprecationWarning)  # there are worker OS threads, and this is about fork
         if {source!r} == "vnode":
-            file_watcher._source_type = lambda: _vnode.VnodeSource
+            _watcher._source_type = lambda: _vnode.VnodeSource
         def read(w):
             return w.get()
         def main():

@@ -319,7 +319,7 @@ def test_pauses_between_restarts_double():
             if e.kind == "started":
                 at.append(time.monotonic())
         options["on_event"] = tell
-        sys.modules["coro.prefork"].BACKOFF_FIRST = 0.02
+        sys.modules["coro.prefork._supervisor"].BACKOFF_FIRST = 0.02
         def serve(worker):
             os._exit(3)
         import atexit
@@ -631,7 +631,7 @@ def test_a_worker_at_its_limit_finds_what_queued_meanwhile():
 
 ANSWERING = """
 import sys
-sys.modules["coro.prefork"].BACKOFF_MOST = 0.05
+sys.modules["coro.prefork._supervisor"].BACKOFF_MOST = 0.05
 options["restart_limit"] = 1000
 options["restart_window"] = 1.0
 

@@ -294,7 +294,8 @@ def test_out_of_descriptors():
         """
         import coro, os, resource, socket, sys, time
         said = []
-        coro._runtime.output.saved_stderr = type("S", (), {"write": lambda s, t: said.append(t), "flush": lambda s: None})()
+        from coro._runtime import output
+        output.saved_stderr = type("S", (), {"write": lambda s, t: said.append(t), "flush": lambda s: None})()
 
         def main():
             with coro.Server(lambda conn, address: conn.sendall(b"hello"), ("127.0.0.1", 0)) as server:

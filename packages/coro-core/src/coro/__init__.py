@@ -27,22 +27,58 @@ __version__ = "0.1.0"
 
 from coro import oserrors
 from coro._clock import ticks as _ticks
+from coro._clock.ticks import (
+    absolute_secs_to_ticks,
+    absolute_time_to_ticks,
+    absolute_time_to_ticks_safe,
+    ctime_ticks,
+    ctime_usec,
+    get_now,
+    get_usec,
+    microseconds,
+    tick_update_interval,
+    ticks_to_absolute_secs,
+    ticks_to_absolute_time,
+    ticks_to_absolute_time_safe,
+    update_time_relation,
+)
 from coro._entry import classic as _classic
-from coro._poll import choose as _choose_poller
-from coro._runtime import scheduler as _scheduler
 from coro._entry.classic import UNAME, get_module_name, get_refcnt, signalfd_handler, sigterm_handler, tick_updater
-from coro._sync.conditions import barrier, condition_variable, event, inverted_semaphore, latch
-from coro._poll.events import event_map, remove_handler, set_handler, wait_for
-from coro._poll.filters import EFILT, EV, EVFILT, NOTE
+from coro._entry.connect import connect
 from coro._entry.fork import fork
-from coro._sync.local import ThreadLocal
-from coro._sync.locks import mutex, rw_lock, semaphore
 from coro._entry.loop import event_loop, event_loop_is_running, run, set_print_exit_string
 from coro._introspection.memory import Memory, ThreadMemory, memory
-from coro._runtime.output import print_stderr, saved_stderr, write_stderr
-from coro._poll.descriptors import kevent_key, kevent_target, py_event, py_kevent
-from coro._sync.queues import channel, fifo
 from coro._introspection.reports import all_threads, default_exception_notifier, where, where_all
+from coro._introspection.statistics import Statistics, statistics
+from coro._introspection.wait_graph import WaitEdge, WaitGraph, WaitingThread, WaitTarget, wait_graph
+from coro._introspection.watchdog import set_watchdog
+from coro._net.sock import (
+    AF,
+    PF,
+    SHUT,
+    SO,
+    SOCK,
+    SOL,
+    coro_fd,
+    fd_sock,
+    file_sock,
+    get_live_sockets,
+    has_ipv6,
+    make_socket,
+    sock,
+    socketpair,
+    tcp6_sock,
+    tcp_sock,
+    udp6_sock,
+    udp_sock,
+    unix_sock,
+)
+from coro._poll import choose as _choose_poller
+from coro._poll.descriptors import kevent_key, kevent_target, py_event, py_kevent
+from coro._poll.events import event_map, remove_handler, set_handler, wait_for
+from coro._poll.filters import EFILT, EV, EVFILT, NOTE
+from coro._runtime import scheduler as _scheduler
+from coro._runtime.output import print_stderr, saved_stderr, write_stderr
 from coro._runtime.scheduler import (
     _yield,
     compress,
@@ -70,48 +106,12 @@ from coro._runtime.scheduler import (
     with_timeout,
     yield_slice,
 )
-from coro._sync.select import case, select
-from coro._net.sock import (
-    AF,
-    PF,
-    SHUT,
-    SO,
-    SOCK,
-    SOL,
-    coro_fd,
-    fd_sock,
-    file_sock,
-    get_live_sockets,
-    has_ipv6,
-    make_socket,
-    sock,
-    socketpair,
-    tcp6_sock,
-    tcp_sock,
-    udp6_sock,
-    udp_sock,
-    unix_sock,
-)
-from coro._introspection.statistics import Statistics, statistics
+from coro._sync.conditions import barrier, condition_variable, event, inverted_semaphore, latch
+from coro._sync.local import ThreadLocal
+from coro._sync.locks import mutex, rw_lock, semaphore
+from coro._sync.queues import channel, fifo
 from coro._sync.records import ChannelClosed
-from coro._clock.ticks import (
-    absolute_secs_to_ticks,
-    absolute_time_to_ticks,
-    absolute_time_to_ticks_safe,
-    ctime_ticks,
-    ctime_usec,
-    get_now,
-    get_usec,
-    microseconds,
-    tick_update_interval,
-    ticks_to_absolute_secs,
-    ticks_to_absolute_time,
-    ticks_to_absolute_time_safe,
-    update_time_relation,
-)
-from coro._introspection.wait_graph import WaitEdge, WaitGraph, WaitingThread, WaitTarget, wait_graph
-from coro._introspection.watchdog import set_watchdog
-from coro._entry.connect import connect
+from coro._sync.select import case, select
 from coro.emulation import install as install_thread_emulation
 from coro.emulation import uninstall as uninstall_thread_emulation
 from coro.event_queue import event_queue

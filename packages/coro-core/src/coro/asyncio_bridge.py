@@ -31,8 +31,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ParamSpec, TypeVar
 
 from coro._poll import events as _events
-from coro._runtime import scheduler
 from coro._poll.filters import EVFILT
+from coro._runtime import scheduler
 from coro.exceptions import Interrupted, TimeoutError
 
 __all__ = ["call", "entered", "get_loop", "iterate", "run"]

@@ -25,8 +25,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from coro._runtime import scheduler
 from coro._introspection.reports import default_exception_notifier
+from coro._runtime import scheduler
 from coro.exceptions import Interrupted, LoopError, Shutdown
 
 __all__ = ["GroupError", "GroupStatistics", "group"]

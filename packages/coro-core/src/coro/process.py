@@ -22,10 +22,10 @@ from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from coro import oserrors
-from coro._runtime import scheduler
-from coro._poll.events import EVFILT, NOTE, wait_for
-from coro._poll.descriptors import kevent_key
 from coro._net.sock import fd_sock
+from coro._poll.descriptors import kevent_key
+from coro._poll.events import EVFILT, NOTE, wait_for
+from coro._runtime import scheduler
 from coro.exceptions import Interrupted, LoopError, Shutdown, SimultaneousError
 from coro.groups import group
 

@@ -11,9 +11,9 @@ Several acceptors may each find the last place free: what they accept too much, 
 queued member of the group; handlers never run in greater number than allowed.
 
 When the process is out of descriptors or the kernel out of buffers, ``accept_many`` itself pauses and tells (see
-_net/sock_receive.pxi).  Other errors of accept(2) belong to one connection ("Error handling" in accept(2): network errors
-that were pending on the new socket are reported by accept) or come from a packet filter (EPERM): they are counted and
-followed by a pause.  Those that say that the listener itself is no good end the server.
+_net/sock_receive.pxi).  Other errors of accept(2) belong to one connection ("Error handling" in accept(2): network
+errors that were pending on the new socket are reported by accept) or come from a packet filter (EPERM): they are
+counted and followed by a pause.  Those that say that the listener itself is no good end the server.
 
 Cost: one thread and four small objects a connection, no task switch between accepting and the first handler's start.
 Rejected: handlers as pooled threads (a new thread costs a few microseconds here), closing connections above the limit
@@ -32,13 +32,13 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from coro import oserrors
+from coro._entry.connect import _seconds
+from coro._net.listeners import Listener, open_listeners
+from coro._net.sock import sock
 from coro._runtime import scheduler
 from coro._sync.conditions import event
-from coro._net.sock import sock
-from coro._entry.connect import _seconds
 from coro.exceptions import ClosedError, LoopError, Shutdown, TimeoutError
 from coro.groups import GroupError, check_limit, group
-from coro._net.listeners import Listener, open_listeners
 from coro.signal_handler import register, unregister
 
 __all__ = ["Server", "ServerError", "ServerStatistics", "serve"]

@@ -16,11 +16,11 @@ from types import FrameType
 from typing import Any
 
 from coro import tb
-from coro._runtime import scheduler
+from coro._poll.descriptors import py_kevent
 from coro._poll.events import event_map, remove_handler, set_handler
 from coro._poll.filters import EV, EVFILT
+from coro._runtime import scheduler
 from coro._runtime.output import one_line, write_stderr
-from coro._poll.descriptors import py_kevent
 from coro.exceptions import SimultaneousError
 
 __all__ = ["print_running_thread", "register", "register_signal_handler", "unregister"]

@@ -22,9 +22,10 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SWAP = HERE.parents[1] / "src" / "coro" / "_swap"
+CORO = HERE.parents[1] / "src" / "coro"
+SWAP = CORO / "_switch"
 
-FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-frounding-math", "-I", str(SWAP)]
+FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-frounding-math", "-I", str(CORO)]
 
 # What changes which registers are in use across the swap, and how the entry is reached.
 VARIANTS = [["-O0"], ["-O2"], ["-O3", "-fomit-frame-pointer"], ["-O2", "-fPIC", "-fno-omit-frame-pointer"]]

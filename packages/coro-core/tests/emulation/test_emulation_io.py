@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from emulation_support import emulated
 from support import ok
-from test_emulation_threads import emulated
 
 
 def test_socket_time_limits_and_modes():

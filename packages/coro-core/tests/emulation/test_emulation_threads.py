@@ -5,15 +5,7 @@ from __future__ import annotations
 import _thread
 
 import pytest
-from support import ok
-
-
-def emulated(source: str) -> list[str]:
-    """Run a program whose `main` is the main thread of an emulated program."""
-    lines = source.splitlines()
-    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-    body = "\n".join(line[indent:] for line in lines)
-    return ok("import coro\ncoro.install_thread_emulation()\n" + body + "\ncoro.run(main)\n", "-Werror")
+from emulation_support import emulated
 
 
 def test_threads_are_coro_threads():

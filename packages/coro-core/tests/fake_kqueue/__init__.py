@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 import coro
-from coro._poll import choose, kqueue as _kqueue
+from coro._poll import choose
+from coro._poll import kqueue as _kqueue
 from coro._runtime import scheduler
 
 SOURCE = Path(__file__).with_name("fake_kqueue.c")

@@ -53,7 +53,7 @@ def test_every_blocked_thread_is_listed_with_what_it_waits_for():
     assert "in coro._yield(), until somebody schedules it" in report
     assert "for the end of <coro #" in report
     assert "daemon" not in report
-    assert re.search(r"at \[tests/test_deadlock\.py parked\|\d+\]", report)
+    assert re.search(r"at \[introspection/test_deadlock\.py parked\|\d+\]", report)
     (first, first_waits), (second, second_waits) = info.value.threads
     assert second.name == "parked" and "_yield" in second_waits
     assert "end of" in first_waits and first.dead

@@ -73,7 +73,8 @@ def test_what_each_thread_does():
     assert [t.id for t in graph.threads] == sorted(coro.all_threads)
     me = entry(graph, coro.current())
     assert me.state == me.words == "running" and me.targets == ()
-    assert "test_wait_graph.py test_what_each_thread_does" in me.where and "_introspection/wait_graph.py wait_graph" not in me.where
+    assert "test_wait_graph.py test_what_each_thread_does" in me.where
+    assert "_introspection/wait_graph.py wait_graph" not in me.where
     assert entry(graph, new).state == "runnable" and entry(graph, new).where == "[]"
     one = entry(graph, waiting)
     assert (one.id, one.name, one.daemon, one.state) == (waiting.id, waiting.name, False, "waiting")

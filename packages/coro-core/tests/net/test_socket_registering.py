@@ -1,5 +1,5 @@
-"""What a sock costs in registrations with the kernel, and that lingering without one (see `_poll/descriptors.pyx`) looks like any
-other wait from outside.
+"""What a sock costs in registrations with the kernel, and that lingering without one (see `_poll/descriptors.pyx`)
+looks like any other wait from outside.
 
 The order of threads is that of their starting: a reader lingers when another thread is ready to run behind it.
 """

@@ -19,8 +19,8 @@ import pytest
 import coro
 from coro import oserrors
 from coro._poll import events
-from coro._poll.events import EFILT, EV, EVFILT, NOTE, event_map, remove_handler, set_handler, wait_for
 from coro._poll.descriptors import kevent_key, kevent_target, py_event, py_kevent
+from coro._poll.events import EFILT, EV, EVFILT, NOTE, event_map, remove_handler, set_handler, wait_for
 
 READ, WRITE, EXCEPT = EVFILT.READ, EVFILT.WRITE, EVFILT.EXCEPT
 PROC, SIGNAL, TIMER, VNODE = EVFILT.PROC, EVFILT.SIGNAL, EVFILT.TIMER, EVFILT.VNODE

@@ -23,10 +23,12 @@ from support import ok, program
 
 import coro
 from coro import oserrors
-from coro._poll import choose, events, kqueue as _kqueue, descriptors as _poller
-from coro._runtime import scheduler
-from coro._poll.events import EV, EVFILT, NOTE, event_map, set_handler, wait_for
+from coro._poll import choose, events
+from coro._poll import descriptors as _poller
+from coro._poll import kqueue as _kqueue
 from coro._poll.descriptors import kevent_key
+from coro._poll.events import EV, EVFILT, NOTE, event_map, set_handler, wait_for
+from coro._runtime import scheduler
 
 READ, WRITE, PROC = EVFILT.READ, EVFILT.WRITE, EVFILT.PROC
 ADDED, DELETED, PROBED = range(3)

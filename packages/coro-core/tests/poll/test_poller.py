@@ -25,9 +25,10 @@ from support import on_kqueue
 
 import coro
 from coro import oserrors
-from coro._poll import events, descriptors as _poller
-from coro._poll.events import EV, EVFILT, event_map, wait_for
+from coro._poll import descriptors as _poller
+from coro._poll import events
 from coro._poll.descriptors import kevent_key
+from coro._poll.events import EV, EVFILT, event_map, wait_for
 
 READ, WRITE, EXCEPT = EVFILT.READ, EVFILT.WRITE, EVFILT.EXCEPT
 READ_READY = 2

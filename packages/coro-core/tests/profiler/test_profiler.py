@@ -50,7 +50,7 @@ def test_a_python_function_is_named_by_folder_file_name_and_line():
 
     p = profiled(main)
     name = p.func_cache[main.__code__]
-    assert name == f"tests/test_profiler.py:{main.__qualname__}:{main.__code__.co_firstlineno}"
+    assert name == f"profiler/test_profiler.py:{main.__qualname__}:{main.__code__.co_firstlineno}"
     assert p.charges[name].calls == 1
 
 

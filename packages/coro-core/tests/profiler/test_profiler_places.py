@@ -443,7 +443,8 @@ def test_what_waiting_takes_is_told_apart_at_places_without_events():
 
     with virtual_clock():
         p = profiled(main)
-    assert p.charges["coro._runtime.scheduler:_yield"].waited == pytest.approx(turns * 0.001 * coro.ticks_per_sec, rel=1e-3)
+    waited = p.charges["coro._runtime.scheduler:_yield"].waited
+    assert waited == pytest.approx(turns * 0.001 * coro.ticks_per_sec, rel=1e-3)
     assert seconds(charge(p, "waiter").aggregate[0]) == 0
 
 

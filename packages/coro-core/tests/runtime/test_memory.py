@@ -234,7 +234,8 @@ def test_abandoned_threads_disturb_nobody():
                 coro.run(main, kept)
             except SystemExit as exc:
                 code = exc.code
-            print(code, [t.dead for t in kept] == [True] * 7, sum(coro._runtime.scheduler._slot_owners()), coro.run(again))
+            bound = sum(coro._runtime.scheduler._slot_owners())
+            print(code, [t.dead for t in kept] == [True] * 7, bound, coro.run(again))
             assert all(t.get_frame() is None for t in kept)
             try:
                 kept[0].schedule()

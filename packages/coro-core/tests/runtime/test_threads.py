@@ -419,7 +419,7 @@ def test_get_frame():
         coro.yield_slice()
         assert functions(t.get_frame()) == ["parked_deep"] * 3
         assert coro.current().get_frame() is sys._getframe()
-        assert re.fullmatch(r"(\[tests/test_threads\.py parked_deep\|\d+\] ?){3}", coro.where(t))
+        assert re.fullmatch(r"(\[runtime/test_threads\.py parked_deep\|\d+\] ?){3}", coro.where(t))
         t.schedule()
         t.join()
         assert t.get_frame() is None
@@ -435,7 +435,7 @@ def test_where_of_the_running_thread_begins_with_the_caller():
         return here, everybody
 
     for text in coro.run(main):
-        assert re.match(r"\[tests/test_threads\.py main\|\d+\]$", text), text
+        assert re.match(r"\[runtime/test_threads\.py main\|\d+\]$", text), text
 
 
 def test_where_all():

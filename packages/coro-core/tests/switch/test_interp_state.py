@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 import traceback
+from pathlib import Path
 
 import pytest
 from support import ok, program
@@ -460,7 +461,7 @@ def test_endless_recursion_is_a_recursion_error(what):
 def test_endless_recursion_with_an_enormous_limit(what, slots):
     """The limit of Python calls may be anything; the C stack of a slot is what ends a recursion through C."""
     lines = ok(f"""
-        import sys; sys.path.insert(0, {__file__.rsplit("/", 1)[0]!r})
+        import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
         import coro
         coro.set_stack_slots({slots})
         coro.set_latency_warning(0)

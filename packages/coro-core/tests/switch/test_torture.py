@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent / "torture"
+HERE = Path(__file__).parents[1] / "torture"
 SEED = int(os.environ.get("CORO_TORTURE_SEED", random.randrange(10**6)))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "torture" / "finalisers.py"
+PROGRAM = Path(__file__).parents[1] / "torture" / "finalisers.py"
 SECONDS = float(os.environ.get("CORO_SOAK_SECONDS", 2))
 SEED = int(os.environ.get("CORO_TORTURE_SEED", random.randrange(10**6)))
 

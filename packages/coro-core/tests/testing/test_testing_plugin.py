@@ -36,7 +36,7 @@ def run(pytester):
 
 
 def test_the_example_of_the_guide(pytester):
-    example = Path(__file__).resolve().parents[3] / "docs" / "examples" / "test_fetch.py"
+    example = Path(__file__).resolve().parents[4] / "docs" / "examples" / "test_fetch.py"
     if not example.exists():
         pytest.skip("the manual is in the repository only")
     pytester.makepyfile(test_fetch=example.read_text())  # away from the settings of the repository

@@ -1,7 +1,7 @@
 """The time of day of this process: how far it is from the system's, and who has to know when it changes.
 
-coro-core links its ticks to the system's time of day plus one correction (`coro._clock.ticks.set_correction`).  Here that
-correction is the sum of two parts which come and go independently: what time servers have measured, and what a
+coro-core links its ticks to the system's time of day plus one correction (`coro._clock.ticks.set_correction`).  Here
+that correction is the sum of two parts which come and go independently: what time servers have measured, and what a
 simulation adds.  Whoever waits for a time of day waits on `changed`, which every change wakes.
 
 Cost: a change is one reading of two clocks and one wake-up for each waiting thread.

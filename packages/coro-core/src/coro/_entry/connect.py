@@ -22,10 +22,10 @@ import os
 from typing import Any
 
 from coro import oserrors
-from coro._runtime import scheduler
-from coro._sync.conditions import event
 from coro._net.constants import AF
 from coro._net.sock import sock
+from coro._runtime import scheduler
+from coro._sync.conditions import event
 from coro.exceptions import ResolverNameError, TimeoutError
 from coro.groups import group
 from coro.resolver import addresses

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from coro import tb
+from coro._introspection.wait_graph import describe_wait, wait_graph
 from coro._runtime import scheduler
 from coro._runtime.output import one_line, print_stderr, write_stderr
-from coro._introspection.wait_graph import describe_wait, wait_graph
 from coro.exceptions import DeadlockError
 
 __all__ = ["all_threads", "default_exception_notifier", "describe_wait", "where", "where_all"]

@@ -1,8 +1,8 @@
 """``coro.set_watchdog``: be told where the program stands when it does not get on.
 
 The latency warning comes after the fact, names the thread, and knows only where it waited last. The watchdog speaks
-while it happens, and needs neither the loop nor the GIL for that; see ``_runtime/watchdog.h`` for how. It is off until asked
-for, because it is an OS thread, and because a signal, however harmless, interrupts system calls.
+while it happens, and needs neither the loop nor the GIL for that; see ``_runtime/watchdog.h`` for how. It is off until
+asked for, because it is an OS thread, and because a signal, however harmless, interrupts system calls.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from typing import Any
 
 from coro import oserrors
 from coro._net.constants import AF, SO, SOL
-from coro._runtime.scheduler import _in_loop_os_thread, coro_is_running
 from coro._net.sock import fd_sock, has_ipv6, sock
+from coro._runtime.scheduler import _in_loop_os_thread, coro_is_running
 from coro.exceptions import ResolverNameError
 from coro.resolver import addresses
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 from typing import Protocol, TypeVar, overload
 
+from coro._poll.descriptors import FdPoller, kevent_key, kevent_target, py_kevent
 from coro._poll.filters import EFILT as EFILT
 from coro._poll.filters import EV as EV
 from coro._poll.filters import EVFILT as EVFILT
 from coro._poll.filters import NOTE as NOTE
-from coro._poll.descriptors import FdPoller, kevent_key, kevent_target, py_kevent
 
 __all__ = [
     "EFILT",

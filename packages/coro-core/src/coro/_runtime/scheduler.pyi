@@ -1,4 +1,5 @@
-"""Types of the compiled module _runtime/scheduler.pyx. Names with an underscore are for coro's own modules and tests."""
+"""Types of the compiled module _runtime/scheduler.pyx. Names with an underscore are for coro's own modules and
+tests."""
 
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType

@@ -2,10 +2,10 @@
 
 from typing import Any, Generic, Literal, Protocol, SupportsFloat, TypeVar, overload
 
+from coro._runtime.scheduler import coro
 from coro._sync.conditions import condition_variable, event, inverted_semaphore, latch
 from coro._sync.locks import mutex, semaphore
 from coro._sync.queues import channel, fifo
-from coro._runtime.scheduler import coro
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)

@@ -20,15 +20,26 @@ from collections.abc import Callable
 from typing import Any
 
 from coro._runtime import scheduler
-from coro.emulation import _blocking
-from coro.emulation import _fresh, _instances, _originals
-from coro.emulation._modules import files as _files, os as _os, thread as _thread, queue, select, signal, socket, ssl, subprocess, threading, time
+from coro.emulation import _blocking, _fresh, _instances, _originals
+from coro.emulation._modules import (
+    files,
+    os,
+    queue,
+    select,
+    signal,
+    socket,
+    ssl,
+    subprocess,
+    thread,
+    threading,
+    time,
+)
 from coro.emulation._plan import Plan
 from coro.emulation._warning import EmulationWarning
 
 __all__ = ["install", "is_installed", "uninstall"]
 
-_ROOMS = (_thread, threading, queue, time, select, socket, ssl, _os, _files, subprocess, signal)
+_ROOMS = (thread, threading, queue, time, select, socket, ssl, os, files, subprocess, signal)
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
 _OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")
 #: Where coro's own modules must see the originals.

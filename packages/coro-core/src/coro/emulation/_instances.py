@@ -21,8 +21,8 @@ import types
 from collections import deque
 from typing import Any
 
-from coro.emulation import _blocking
 from coro._sync.local import ThreadLocal
+from coro.emulation import _blocking
 
 __all__ = ["exchange"]
 

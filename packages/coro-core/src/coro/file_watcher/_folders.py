@@ -1,8 +1,9 @@
-"""What the two ways of watching files share: events, errors, the tree of watched folders. See file_watcher.py.
+"""What the two ways of watching files share: events, errors, the tree of watched folders. See `_watcher.py`.
 
-A source (file_watcher/_inotify.py, file_watcher/_vnode.py) turns what its kernel tells into ``FileEvent``s. It keeps the tree of the folders it
-watches, because both kernels speak of folders by a number, and a folder that was renamed has another path from then on.
-Paths are made when an event is, by walking up the tree: a folder that moves costs nothing for what is inside.
+A source (file_watcher/_inotify.py, file_watcher/_vnode.py) turns what its kernel tells into ``FileEvent``s. It keeps
+the tree of the folders it watches, because both kernels speak of folders by a number, and a folder that was renamed has
+another path from then on. Paths are made when an event is, by walking up the tree: a folder that moves costs nothing
+for what is inside.
 
 Folders are listed in a worker OS thread, a level of the tree at a time: a listing may wait for the disk.
 """

@@ -28,11 +28,11 @@ import struct
 from collections import deque
 from typing import Any
 
-from coro._runtime.scheduler import with_timeout
-from coro._net.sock import file_sock
 from coro._clock.ticks import get_now, ticks_per_sec
-from coro.file_watcher._folders import FileEvent, Folder, Source, WatchLimitError, list_folders
+from coro._net.sock import file_sock
+from coro._runtime.scheduler import with_timeout
 from coro.exceptions import TimeoutError
+from coro.file_watcher._folders import FileEvent, Folder, Source, WatchLimitError, list_folders
 from coro.offload import in_thread
 
 __all__ = ["InotifySource"]

@@ -20,10 +20,10 @@ import errno
 import os
 
 from coro import oserrors
-from coro._sync.conditions import event
+from coro._poll.descriptors import py_kevent
 from coro._poll.events import remove_handler, set_handler
 from coro._poll.filters import EV, EVFILT, NOTE
-from coro._poll.descriptors import py_kevent
+from coro._sync.conditions import event
 from coro.file_watcher._folders import Entry, Folder, Source, list_folders
 from coro.offload import in_thread
 

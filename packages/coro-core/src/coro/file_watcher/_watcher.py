@@ -4,10 +4,11 @@
         for event in changes:
             print(event.kind, event.path)
 
-A watcher has a thread that takes what the kernel tells (file_watcher/_inotify.py on Linux, file_watcher/_vnode.py elsewhere), makes events of it
-and puts them into a channel. So new folders are watched at once, however slow the program is that reads the events, an
-interruption of the reader loses nothing, and ``coro.select`` works with the channel as with any other. The channel is
-bounded: a reader that falls behind makes the kernel's own queue grow, whose overflow is an event.
+A watcher has a thread that takes what the kernel tells (file_watcher/_inotify.py on Linux, file_watcher/_vnode.py
+elsewhere), makes events of it and puts them into a channel. So new folders are watched at once, however slow the
+program is that reads the events, an interruption of the reader loses nothing, and ``coro.select`` works with the
+channel as with any other. The channel is bounded: a reader that falls behind makes the kernel's own queue grow, whose
+overflow is an event.
 
 A file is watched by way of its folder, so a file that an editor replaces by renaming another one over it is followed
 by its name. Cost: on Linux a descriptor and about 1 KiB of kernel memory a folder; elsewhere a descriptor a file.
@@ -27,14 +28,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
-from coro._runtime import scheduler
+from coro._poll.descriptors import py_kevent
 from coro._poll.events import remove_handler, set_handler
 from coro._poll.filters import EV, EVFILT, NOTE
-from coro._poll.descriptors import py_kevent
+from coro._runtime import scheduler
 from coro._sync.queues import channel
 from coro._sync.records import ChannelClosed
-from coro.file_watcher._folders import FileEvent, Source, WatchLimitError
 from coro.exceptions import ClosedError, Interrupted, LoopError
+from coro.file_watcher._folders import FileEvent, Source, WatchLimitError
 
 __all__ = ["FileEvent", "WatchLimitError", "Watcher", "WatcherStatistics", "register", "unregister", "watch"]
 

@@ -43,13 +43,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, NoReturn, Self
 
-from coro._runtime import scheduler
-from coro._entry.loop import run
-from coro._runtime.output import write_stderr
-from coro.prefork._worker import KILL_GRACE, Worker, signal_at_end
 from coro._entry.connect import _seconds
-from coro.exceptions import LoopError, WrongThreadError
+from coro._entry.loop import run
 from coro._net.listeners import Listener, open_listeners
+from coro._runtime import scheduler
+from coro._runtime.output import write_stderr
+from coro.exceptions import LoopError, WrongThreadError
+from coro.prefork._worker import KILL_GRACE, Worker, signal_at_end
 
 __all__ = ["Prefork", "PreforkError", "PreforkStatistics", "Worker", "WorkerEvent", "prefork"]
 

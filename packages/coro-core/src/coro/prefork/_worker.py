@@ -20,11 +20,11 @@ from collections.abc import Callable
 from typing import Any
 
 from coro import servers
+from coro._net.listeners import Listener
+from coro._net.sock import fd_sock, sock
 from coro._runtime import scheduler
 from coro._sync.conditions import event
-from coro._net.sock import fd_sock, sock
 from coro.exceptions import ClosedError, LoopError
-from coro._net.listeners import Listener
 from coro.servers import Server, serve
 
 __all__ = ["KILL_GRACE", "Worker", "signal_at_end"]

@@ -1,7 +1,7 @@
 """A clock that moves when a test says so, or jumps to the next timer by itself when everybody is blocked.
 
-All of coro's time is read from the tick clock, which has a virtual mode (see ``coro._clock.ticks``); this file turns that
-into a context manager and moves it. Sleeping, limits, ``coro.now``, ``get_now()`` and ``get_usec()`` follow; the
+All of coro's time is read from the tick clock, which has a virtual mode (see ``coro._clock.ticks``); this file turns
+that into a context manager and moves it. Sleeping, limits, ``coro.now``, ``get_now()`` and ``get_usec()`` follow; the
 modules ``time`` and ``datetime``, kernel timers and other processes do not.
 
 A hundred thousand virtual seconds cost as much as the threads that run in them. Rejected: replacing the functions of

@@ -22,9 +22,9 @@ from typing import Any
 
 from coro._clock import ticks
 from coro._introspection import reports
-from coro._runtime import scheduler
-from coro._poll.events import event_map
 from coro._net.sock import get_live_sockets
+from coro._poll.events import event_map
+from coro._runtime import scheduler
 
 __all__ = ["LeakError", "no_leaks"]
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from coro import oserrors
+from coro._net.constants import SHUT
+from coro._poll.descriptors import kevent_key
+from coro._poll.filters import EVFILT
 from coro._runtime import scheduler
 from coro._sync.conditions import event
-from coro._net.constants import SHUT
-from coro._poll.filters import EVFILT
 from coro._sync.locks import mutex
-from coro._poll.descriptors import kevent_key
 from coro.exceptions import ClosedError, NoSwitchError, SimultaneousError, YieldFromMain
 from coro.testing._stream import Stream
 

@@ -1,10 +1,10 @@
 """Threads that run in a random order, the same for the same seed: for finding code that relies on the order of wakeups.
 
-The run queue is worked off in batches (see ``coro._runtime.scheduler``). Each batch is shuffled, and a random part of it is put
-off behind whatever becomes runnable meanwhile, so that any interleaving of runnable threads may come out. The generator
-is our own, in C: the same seed means the same order on every machine and Python, as long as the program does the same
-and what comes from outside comes at the same time. A virtual clock and in-memory streams see to that; with real
-descriptors and real time the order is random but cannot be repeated exactly.
+The run queue is worked off in batches (see ``coro._runtime.scheduler``). Each batch is shuffled, and a random part of
+it is put off behind whatever becomes runnable meanwhile, so that any interleaving of runnable threads may come out. The
+generator is our own, in C: the same seed means the same order on every machine and Python, as long as the program does
+the same and what comes from outside comes at the same time. A virtual clock and in-memory streams see to that; with
+real descriptors and real time the order is random but cannot be repeated exactly.
 
 Cost: some 10 ns a switch while it is on. Only places where threads switch anyway are affected: nothing is preempted.
 """

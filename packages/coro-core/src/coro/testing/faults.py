@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from coro import oserrors
-from coro._runtime import scheduler
 from coro._net.constants import MSG, SHUT, SO, SOL
+from coro._runtime import scheduler
 from coro._sync.locks import mutex
 from coro.exceptions import ClosedError
 from coro.testing._stream import Stream

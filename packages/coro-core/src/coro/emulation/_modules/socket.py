@@ -20,7 +20,8 @@ from time import monotonic
 from typing import Any
 
 from coro.emulation import _blocking
-from coro.emulation._modules import buffered as _buffered, names as _names
+from coro.emulation._modules import buffered as _buffered
+from coro.emulation._modules import names as _names
 from coro.emulation._plan import MISSING, Plan
 
 __all__ = ["blocking_call", "plan", "wait_socket"]

@@ -9,7 +9,8 @@ import os
 import subprocess
 from typing import Any
 
-from coro.emulation._modules import buffered as _buffered, os as _os
+from coro.emulation._modules import buffered as _buffered
+from coro.emulation._modules import os as _os
 from coro.emulation._plan import Plan
 
 __all__ = ["plan"]

@@ -17,8 +17,8 @@ from typing import Any
 
 from coro import offload
 from coro._runtime import scheduler
-from coro.emulation import _blocking
 from coro._sync.local import ThreadLocal
+from coro.emulation import _blocking
 from coro.emulation._plan import Plan
 from coro.exceptions import Shutdown
 

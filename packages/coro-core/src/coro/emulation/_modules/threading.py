@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from coro._runtime import scheduler
-from coro.emulation import _blocking
 from coro._sync.local import ThreadLocal
+from coro.emulation import _blocking
 from coro.emulation._modules import thread as _thread
 from coro.emulation._plan import Plan
 from coro.exceptions import Shutdown

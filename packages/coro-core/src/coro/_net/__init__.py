@@ -1,0 +1,4 @@
+"""Sockets: the class sock, addresses, file objects over socks, listening sockets.
+
+`sock.pyx` states the invariants and includes the halves for receiving and sending. Tests: `tests/net`.
+"""
