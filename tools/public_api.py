@@ -1,23 +1,28 @@
-"""Compares coro's public names with the list checked in, `packages/coro-core/public_api.txt`.
+"""Compares the public names of each package with the list checked in, `packages/NAME/public_api.txt`.
 
-A name that appears, disappears or moves is a decision, so it has to show in the change that makes it.  The
-list holds a line for each public module, for each public name in it, and for each public attribute of our
-own classes.  Run it with the Python that has coro-core installed; with --update it writes the list.  It
-imports nearly every public module, which takes about a second.
+A name that appears, disappears or moves is a decision, so it has to show in the change that makes it. The list holds a
+line for each public module, for each public name in it, and for each public attribute of our own classes. Run it with a
+Python that has packages of ours installed: `public_api.py [--update] [NAME ...]`, by default for all packages that are
+installed there. With --update it writes the lists. It imports nearly every public module, which takes about a second.
 """
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import errno
 import importlib
+import importlib.metadata
 import pkgutil
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-LIST = Path(__file__).resolve().parents[1] / "packages" / "coro-core" / "public_api.txt"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools.dev import packages
+
 PACKAGE = "coro"
 
 # What these hold depends on the system and the Python version: name spaces of the system's socket constants,
@@ -25,20 +30,18 @@ PACKAGE = "coro"
 SYSTEM_CONSTANTS = "coro._net.constants"
 ERRNO_CLASSES = "coro.oserrors"
 
-# Not looked at: programs to be run, and modules that need what not every Python has beside it.
-LEFT_OUT = {"coro.demo", "coro.testing.pytest_plugin", "coro.microthreads.tk"}
-
-# What other distributions add to the package.
-OTHERS = {"coro.clocks"}
+# Not looked at: programs to be run, modules that need what not every Python has beside it, and the build hook, which is
+# used by name from a pyproject.toml.
+LEFT_OUT = {"coro.demo", "coro.testing.pytest_plugin", "coro.microthreads.tk", "coro_build"}
 
 
-def modules(name: str) -> Iterator[types.ModuleType]:
-    """The public modules below and including `name`."""
+def modules(name: str, left_out: Collection[str]) -> Iterator[types.ModuleType]:
+    """The public modules below and including `name`, but for those of `left_out`."""
     module = importlib.import_module(name)
     yield module
     for found in pkgutil.iter_modules(getattr(module, "__path__", ()), name + "."):
-        if not found.name.rpartition(".")[2].startswith("_") and found.name not in LEFT_OUT | OTHERS:
-            yield from modules(found.name)
+        if not found.name.rpartition(".")[2].startswith("_") and found.name not in left_out:
+            yield from modules(found.name, left_out)
 
 
 def ours(thing: object) -> bool:
@@ -75,28 +78,63 @@ def names(module: types.ModuleType) -> Iterator[str]:
                 yield f"{full}.{attribute}"
 
 
-def current() -> list[str]:
+def current(package: Path) -> list[str]:
+    """The lines for the package in this folder, from what is installed."""
+    # What other distributions add to the same import package is not this one's.
+    foreign = {name for other in packages.others() if other != package for name in packages.import_names(other)}
+    left_out = LEFT_OUT | foreign
     lines = []
-    for module in modules(PACKAGE):
-        lines.append(f"# {module.__name__}")
-        lines += names(module)
+    for top in packages.import_names(package):
+        if top not in left_out:
+            for module in modules(top, left_out):
+                lines.append(f"# {module.__name__}")
+                lines += names(module)
     return lines
 
 
-def main() -> int:
-    lines = current()
-    if "--update" in sys.argv[1:]:
-        LIST.write_text("\n".join(lines) + "\n")
-        print(f"{LIST.name}: {len(lines)} lines written")
-        return 0
-    kept = LIST.read_text().splitlines() if LIST.exists() else []
+def check(package: Path, update: bool) -> bool:
+    """Compare one package with its list, or write the list; is all well?"""
+    lines, path = current(package), package / "public_api.txt"
+    if update:
+        path.write_text("\n".join(lines) + "\n")
+        print(f"{package.name}: {len(lines)} lines written")
+        return True
+    kept = path.read_text().splitlines() if path.exists() else []
     difference = list(difflib.unified_diff(kept, lines, "checked in", "installed", lineterm="", n=0))
     if difference:
         print("\n".join(difference))
-        print(f"The public names differ from {LIST.name}. If that is meant: python3 -m tools.dev api --update")
-        return 1
-    print(f"public names: {len(lines)} lines as checked in")
-    return 0
+        where = f"packages/{package.name}/public_api.txt"
+        print(f"The public names differ from {where}. If that is meant: python3 -m tools.dev api --update")
+        return False
+    print(f"public names of {package.name}: {len(lines)} lines as checked in")
+    return True
+
+
+def installed(package: Path) -> bool:
+    """Is there an installed distribution of that name?"""
+    try:
+        importlib.metadata.distribution(package.name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare public names with the lists checked in.")
+    parser.add_argument("--update", action="store_true", help="write the lists instead")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="packages (default: all that are installed)")
+    options = parser.parse_args()
+    there = {package.name: package for package in packages.packages()}
+    for name in options.names:
+        if name not in there:
+            parser.error(f"expected one of {', '.join(there)}, got {name!r}")
+    chosen = [package for name, package in there.items() if name in options.names]
+    if not options.names:
+        chosen = [package for package in there.values() if installed(package)]
+    if not chosen:
+        parser.error(f"expected an installed package, found none of {', '.join(there)} in {sys.prefix}")
+    differ = [package.name for package in chosen if not check(package, options.update)]
+    return 1 if differ else 0
 
 
 if __name__ == "__main__":

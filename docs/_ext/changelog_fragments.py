@@ -37,9 +37,7 @@ class ChangelogFragments(SphinxDirective):
         for path in sorted(folder.glob("*.*.md")):
             kind = path.name.split(".")[-2]
             if kind not in found:
-                raise self.error(
-                    f"{path.name}: expected one of {', '.join(HEADINGS)} before .md, got {kind!r}"
-                )
+                raise self.error(f"{path.name}: expected one of {', '.join(HEADINGS)} before .md, got {kind!r}")
             found[kind].append(path)
         lines = StringList()
         for kind, paths in found.items():

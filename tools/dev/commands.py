@@ -6,9 +6,10 @@ import argparse
 import os
 import signal
 import sys
+from pathlib import Path
 
-from tools.dev import provision, pythons, suite
-from tools.dev.environments import DEV, ROOT, Environment, StepFailed, call, settings
+from tools.dev import checks, packages, provision, pythons, suite
+from tools.dev.environments import DEV, ROOT, Environment, StepFailed, call, install, settings
 
 
 def version(text: str) -> int:
@@ -83,12 +84,36 @@ def cmd_pythons(options: argparse.Namespace) -> int:
 
 
 def cmd_api(options: argparse.Namespace) -> int:
-    """Compare the public names with the list checked in, or write the list."""
+    """Compare the public names of all packages with the lists checked in, or write the lists."""
     environment = Environment(pick(options.python), "run")
     environment.prepare(settings()["build"])
-    environment.install_core()
+    install(environment, packages.packages())
     call(environment.python, ROOT / "tools" / "public_api.py", *(["--update"] if options.update else []))
     return 0
+
+
+def cmd_install(options: argparse.Namespace) -> int:
+    """Build packages of this tree and install them into the environment that runs this."""
+    if sys.prefix == sys.base_prefix:
+        raise StepFailed(f"expected to run in a virtual environment, which it installs into; this is {sys.executable}")
+    there = {package.name: package for package in packages.packages()}
+    wanted = options.names or list(there)
+    if unknown := [name for name in wanted if name not in there]:
+        raise StepFailed(f"expected packages of this tree ({', '.join(there)}), got {', '.join(unknown)}")
+    python, problem = pythons.probe(Path(sys.executable), sys.version_info[1])
+    if python is None:
+        raise StepFailed(problem or f"expected CPython 3.{pythons.MINORS[0]} or later, got {sys.executable}")
+    environment = Environment(python, "", Path(sys.prefix))
+    if options.for_tests:
+        needs = [settings(there[name]) for name in wanted]
+        environment.pip("install", "-q", *sorted({r for need in needs for r in need["build"] + need["test"]}))
+    install(environment, [there[name] for name in wanted])
+    return 0
+
+
+def cmd_lint(options: argparse.Namespace) -> int:
+    """Check style, and the types of everything that has types."""
+    return checks.lint(pick(options.python))
 
 
 def cmd_tox(options: argparse.Namespace) -> int:
@@ -125,10 +150,19 @@ def parser() -> argparse.ArgumentParser:
     c = commands.add_parser("tox", help="run tox (see tox.ini) with the Pythons found on its path")
     c.set_defaults(run=cmd_tox, passes=True)
 
-    c = commands.add_parser("api", help="compare the public names with packages/coro-core/public_api.txt")
+    c = commands.add_parser("api", help="compare the public names with packages/*/public_api.txt")
     c.add_argument("--python", type=version, help="minor version to use (default: this one)")
-    c.add_argument("--update", action="store_true", help="write the file instead")
+    c.add_argument("--update", action="store_true", help="write the files instead")
     c.set_defaults(run=cmd_api, passes=False)
+
+    c = commands.add_parser("lint", help="check style and types of everything in the tree")
+    c.add_argument("--python", type=version, help="minor version to use (default: this one)")
+    c.set_defaults(run=cmd_lint, passes=False)
+
+    c = commands.add_parser("install", help="build packages and install them into the environment that runs this")
+    c.add_argument("names", nargs="*", metavar="NAME", help="such as coro-clocks (default: all)")
+    c.add_argument("--for-tests", action="store_true", help="also what they are built and tested with")
+    c.set_defaults(run=cmd_install, passes=False)
     return top
 
 
@@ -144,7 +178,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(options.run(options))
-    except (StepFailed, provision.ProvisionError) as e:
+    except (StepFailed, packages.PackageError, provision.ProvisionError) as e:
         print(f"tools.dev: {e}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:

@@ -1,28 +1,36 @@
-"""Virtual environments below `.dev/`, and coro-core built and installed into them.
+"""Virtual environments below `.dev/`, and the distributions of this tree built and installed into them.
 
-One environment for each Python and purpose.  Each carries a stamp of what was put into it; as long as the
-stamp fits, a command starts at once, and when the sources have changed only the changed files are compiled
-again (the build hook keeps its objects).  Build requirements come from pyproject.toml, the one place that
-names them; they are installed into the environment, so that a build needs the package index once for each
-environment, not once for each build.
+One environment for each Python and purpose. Each carries a stamp of what was put into it; as long as the stamp fits, a
+command starts at once. Build requirements come from the pyproject.toml files, the one place that names them; they are
+installed into an environment for building, so that the package index is needed once for each Python.
+
+A wheel of each distribution is built once for each Python, in `.dev/wheels/`, and installed wherever it is needed: by
+`tools.dev test`, by tox environments (`tools.dev install`) and for benchmarks. What the build hook has compiled is kept
+in `.dev/build`, which all Pythons share. What is tested is what is released, without debug symbols; for a debugger
+CORO_DEBUG_SYMBOLS=1 keeps them (compiling takes 40 % longer).
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tools.dev import packages
+from tools.dev.packages import ROOT, settings
 from tools.dev.pythons import Python
 
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["CORE", "DEV", "OTHERS", "ROOT", "Environment", "StepFailed", "call", "install", "settings", "wheels"]
+
 DEV = ROOT / ".dev"
-CORE = ROOT / "packages" / "coro-core"
+CORE = packages.core()
 # The distributions that build on coro-core.
-OTHERS = (ROOT / "packages" / "coro-clocks",)
+OTHERS = tuple(packages.others())
 
 # Not part of any build: a change there need not rebuild.
 NOT_SOURCES = {"__pycache__", "build", "dist", "tests", "newsfragments"}
@@ -51,15 +59,6 @@ def call(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | No
         raise StepFailed(f"{' '.join(map(str, command))} ended with {done.returncode}")
 
 
-def settings(package: Path = CORE) -> dict[str, list[str]]:
-    """What the pyproject.toml of a distribution requires, but for our own: keys "build" and "test"."""
-    with open(package / "pyproject.toml", "rb") as f:
-        table = tomllib.load(f)
-    build = [r for r in table["build-system"]["requires"] if not r.startswith("coro-")]
-    groups = table["dependency-groups"]
-    return {"build": build, "test": groups["test"] + groups.get("peers", [])}
-
-
 def sources_digest(package: Path = CORE) -> str:
     """A digest of every file a build of a distribution reads."""
     digest = hashlib.sha256()
@@ -78,11 +77,11 @@ def sources_digest(package: Path = CORE) -> str:
 
 
 class Environment:
-    """A virtual environment for `python`, named for its purpose; made by `prepare`."""
+    """A virtual environment for `python`, named for its purpose and made by `prepare`; or one that is at `folder`."""
 
-    def __init__(self, python: Python, purpose: str) -> None:
+    def __init__(self, python: Python, purpose: str, folder: Path | None = None) -> None:
         self.base = python
-        self.folder = DEV / f"{purpose}-{python.short}"
+        self.folder = folder or DEV / f"{purpose}-{python.short}"
         self.python = self.folder / "bin" / "python"
 
     def stamp(self, kind: str) -> str:
@@ -94,6 +93,15 @@ class Environment:
 
     def pip(self, *arguments: str | Path) -> None:
         call(self.python, "-m", "pip", "--disable-pip-version-check", *arguments, quiet=True)
+
+    def add(self, files: Sequence[Path], stamp: str) -> None:
+        """Install the wheels of one distribution, unless that has been done with the same stamp."""
+        kind = files[0].name.partition("-")[0]
+        if self.stamp(kind) == stamp:
+            return
+        # No index: a package of that name must never come from anywhere but this tree.
+        self.pip("install", "-q", "--no-index", "--no-deps", "--force-reinstall", *files)
+        self.set_stamp(kind, stamp)
 
     def prepare(self, requirements: list[str]) -> None:
         """Make the environment with `requirements` unless it is there already."""
@@ -113,35 +121,99 @@ class Environment:
             self.pip("install", "-q", *requirements)
         self.set_stamp("requirements", wanted)
 
-    def wheel(self) -> Path:
-        """Build coro-core for this Python, if its sources have changed since; returns the wheel."""
-        folder = DEV / "wheels" / self.base.short
-        digest = f"{os.path.realpath(self.base.path)}\n{sources_digest()}"
-        stamp = folder / "stamp"
-        found = sorted(folder.glob("coro_core-*.whl"))
-        if found and stamp.exists() and stamp.read_text() == digest:
-            return found[0]
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        self.pip("wheel", "-q", "--no-build-isolation", "--no-deps", "-w", folder, CORE)
-        stamp.write_text(digest)
-        return next(folder.glob("coro_core-*.whl"))
-
     def install_core(self) -> None:
         """Build and install coro-core unless it is installed as it is in the tree."""
-        wheel = self.wheel()
-        wanted = (wheel.parent / "stamp").read_text()
-        if self.stamp("core") == wanted:
-            return
-        # No index: a package of that name must never come from anywhere but this tree.
-        self.pip("install", "-q", "--no-index", "--no-deps", "--force-reinstall", wheel)
-        self.set_stamp("core", wanted)
+        install(self, [CORE])
 
     def install_other(self, package: Path) -> None:
         """Build and install a distribution on top of the coro-core installed, unless it is as it is in the tree."""
-        wanted = f"{self.stamp('core')}\n{sources_digest(package)}"
-        if self.stamp(package.name) == wanted:
-            return
-        options = ["-q", "--no-index", "--no-deps", "--no-build-isolation", "--force-reinstall"]
-        self.pip("install", *options, package)
-        self.set_stamp(package.name, wanted)
+        install(self, [package])
+
+
+def variables() -> dict[str, str]:
+    """The environment variables of a build: the caller's, and where the build hook keeps what it has compiled."""
+    return {"CORO_BUILD_CACHE": str(DEV / "build"), **os.environ}
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Keep other processes from the same work: tox environments may run side by side."""
+    DEV.mkdir(exist_ok=True)
+    with open(DEV / f"{name}.lock", "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+def build(python: Path, package: Path, into: Path, short: str) -> None:
+    """Build the wheel of `package` with an environment that has all it needs; each module compiled is told."""
+    command: list[str | Path] = [
+        python,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "wheel",
+        "-v",
+        "--no-index",
+        "--no-deps",
+    ]
+    command += ["--no-build-isolation", "--no-cache-dir", "-w", into, package]
+    said: list[str] = []
+    with subprocess.Popen(
+        command,
+        env=variables(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            said.append(line)
+            # What the build hook says of each module begins with the distribution's name and a colon.
+            if line.strip().startswith(f"{package.name}: ["):
+                print(f"{short} | {line.strip()}", flush=True)
+    if child.returncode:
+        print("".join(said), flush=True)
+        raise StepFailed(f"building the wheel of {package.name} ended with {child.returncode}")
+
+
+def wheels(base: Python, wanted: Sequence[Path]) -> list[tuple[Path, str]]:
+    """The wheels of the packages `wanted` for a Python, built if their sources have changed since.
+
+    Returns each wheel, and a stamp of what it was made of. Raises StepFailed.
+    """
+    flags = "\0".join(os.environ.get(name, "") for name in ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CORO_DEBUG_SYMBOLS"))
+    # A wheel made otherwise must not take the place of the usual one.
+    kind = f"{base.short}-{hashlib.sha256(flags.encode()).hexdigest()[:8]}" if flags.strip("\0") else base.short
+    folder = DEV / "wheels" / kind
+    builder = Environment(base, "build")
+    found = []
+    with locked(f"wheels-{base.short}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        needs = {requirement for package in packages.packages() for requirement in settings(package)["build"]}
+        core_stamp = f"{os.path.realpath(base.path)}\n{sources_digest(CORE)}"
+        for package in dict.fromkeys([CORE, *wanted]):
+            stamp = core_stamp if package == CORE else f"{core_stamp}\n{sources_digest(package)}"
+            stamp_file, pattern = folder / f"{package.name}.stamp", f"{package.name.replace('-', '_')}-*.whl"
+            if not (list(folder.glob(pattern)) and stamp_file.exists() and stamp_file.read_text() == stamp):
+                builder.prepare(sorted(needs))
+                if package != CORE:
+                    # It is compiled against that, by the hook that comes with it.
+                    builder.add([*folder.glob("coro_core-*.whl")], f"{kind}\n{core_stamp}")
+                for old in [*folder.glob(pattern), stamp_file]:
+                    old.unlink(missing_ok=True)
+                build(builder.python, package, folder, base.short)
+                stamp_file.write_text(stamp)
+            if package in wanted:
+                found.append((next(folder.glob(pattern)), stamp))
+    return found
+
+
+def install(environment: Environment, wanted: Sequence[Path]) -> None:
+    """Build the packages `wanted`, and install those that are not installed as they are in the tree.
+
+    Raises StepFailed.
+    """
+    for wheel, stamp in wheels(environment.base, wanted):
+        environment.add([wheel], stamp)
