@@ -1,7 +1,8 @@
 """How Sphinx builds the manual. Warnings are errors (`sphinx-build -W`), broken references included.
 
-Needs an importable coro-core, because the reference pages are made of its docstrings. Nothing is fetched from
-the network.
+Needs all packages of this tree to be importable, because the reference pages are made of their docstrings. Which there
+are is found by looking into packages/: a new one brings docs/guide/NAME.rst and docs/reference/NAME.rst, and its
+changelog fragments. Nothing is fetched from the network.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import coro
 

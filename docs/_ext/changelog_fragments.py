@@ -1,8 +1,8 @@
-"""A directive that shows the changelog fragments of a distribution: `.. changelog-fragments:: FOLDER`.
+"""A directive that shows the changelog fragments of all distributions: `.. changelog-fragments::`.
 
-The fragments (TOPIC.TYPE.md, see the README beside them) are what changed since the last release. They are
-plain paragraphs with `code` in backticks, which reads the same in Markdown and, with "literal" as default
-role, in reStructuredText; so they are handed to the parser as they are.
+Each distribution in `packages/` gets a section, in which its fragments (TOPIC.TYPE.md, see the README beside those of
+coro-core) are what changed since the last release. They are plain paragraphs with `code` in backticks, which reads the
+same in Markdown and, with "literal" as default role, in reStructuredText; so they are handed to the parser as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from tools.dev import packages
 
 HEADINGS = {
     "breaking": "Changes that break programs",
@@ -27,19 +29,28 @@ HEADINGS = {
 
 
 class ChangelogFragments(SphinxDirective):
-    """Headings by type, a list item per fragment in the order of the topics."""
-
-    required_arguments = 1
+    """Sections by distribution; in them headings by type, and a list item per fragment in the order of the topics."""
 
     def run(self) -> list[nodes.Node]:
-        folder = Path(self.env.srcdir) / self.arguments[0]
+        lines = StringList()
+        for package in packages.packages():
+            lines.append(package.name, str(package))
+            lines.append("~" * len(package.name), str(package))
+            lines.append("", str(package))
+            self.fragments(package / "newsfragments", lines)
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+    def fragments(self, folder: Path, lines: StringList) -> None:
+        """Add the fragments of one distribution to `lines`."""
         found: dict[str, list[Path]] = {kind: [] for kind in HEADINGS}
         for path in sorted(folder.glob("*.*.md")):
             kind = path.name.split(".")[-2]
             if kind not in found:
                 raise self.error(f"{path.name}: expected one of {', '.join(HEADINGS)} before .md, got {kind!r}")
             found[kind].append(path)
-        lines = StringList()
+        if not any(found.values()):
+            lines.append("Nothing yet.", str(folder))
+            lines.append("", str(folder))
         for kind, paths in found.items():
             if not paths:
                 continue
@@ -50,9 +61,6 @@ class ChangelogFragments(SphinxDirective):
                 for number, line in enumerate(path.read_text(encoding="utf-8").strip().splitlines()):
                     lines.append(("* " if number == 0 else "  ") + line, str(path), number)
                 lines.append("", str(path))
-        if not lines:
-            return [nodes.paragraph(text="Nothing yet.")]
-        return self.parse_text_to_nodes("\n".join(lines))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

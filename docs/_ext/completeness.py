@@ -1,11 +1,13 @@
-"""Fails the build when a public name of `coro` is missing from the reference.
+"""Fails the build when a public name of `coro`, or of another package, is missing from the reference.
 
-Public is what stands in `coro.__all__`, together with the two names that are kept out of it so that a star
-import does not hide built-in exceptions. The opposite needs no code: autodoc warns about a name that is gone.
+Public is what stands in `__all__`; for `coro` itself together with the two names that are kept out of it so that a star
+import does not hide built-in exceptions. The opposite needs no code: autodoc warns about a name that is gone. Each
+package also has its page in the guide and in the reference, named after it.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -13,18 +15,34 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
 import coro
+from tools.dev import packages
 
 # Attributes that are modules, or bound to other names of this list and described with them.
-ELSEWHERE = {"oserrors"}
+ELSEWHERE = {"coro.oserrors"}
 logger = logging.getLogger(__name__)
 
 
+def public() -> set[str]:
+    """The full names that have to be described."""
+    found = {f"coro.{name}" for name in {*coro.__all__, "TimeoutError", "NameError"}} - ELSEWHERE
+    for package in packages.others():
+        for top in packages.import_names(package):
+            module = importlib.import_module(top)
+            found |= {f"{top}.{name}" for name in module.__all__}
+    return found
+
+
 def check(app: Sphinx, env: BuildEnvironment) -> None:
-    described = set(env.domains["py"].objects)  # type: ignore[attr-defined]
-    public = (set(coro.__all__) | {"TimeoutError", "NameError"}) - ELSEWHERE
-    missing = sorted(name for name in public if f"coro.{name}" not in described)
+    domain = env.domains["py"]
+    described = {*domain.objects, *domain.modules}  # type: ignore[attr-defined]
+    missing = sorted(public() - described)
     if missing:
         logger.warning("docs/reference describes all public names but: %s", ", ".join(missing))
+    for package in packages.others():
+        for folder in ("guide", "reference"):
+            page = f"{folder}/{package.name.removeprefix('coro-')}"
+            if page not in env.found_docs:
+                logger.warning("expected the page docs/%s.rst for the package %s, found none", page, package.name)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import time
 import ntp_support
 import pytest
 from ntp_support import AHEAD, Server, honest, replaced, server
+from real_programs import Chronyd
 
 import coro
 from coro import testing
@@ -392,26 +393,26 @@ def test_arguments():
 # ---- a real server
 
 
-def test_a_real_server(tmp_path):
-    with ntp_support.chrony(tmp_path) as port:
+def test_a_real_server():
+    with Chronyd() as chronyd:
 
         def main():
-            got = sntp.query(("127.0.0.1", port))
+            got = sntp.query(("127.0.0.1", chronyd.port))
             assert got.stratum == 3 and got.leap == 0
             # it serves this machine's own clock
             assert abs(got.offset_ns) <= got.error_ns + 2_000_000
-            client = sntp.Client([("127.0.0.1", port)])
+            client = sntp.Client([("127.0.0.1", chronyd.port)])
             tsc_time.step_time(5)  # a simulation is not what it measures
             assert abs(client.round().offset_ns) <= SECOND
 
         coro.run(main)
 
 
-def test_what_a_real_server_sends_is_read_in_full(tmp_path):
-    with ntp_support.chrony(tmp_path) as port, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+def test_what_a_real_server_sends_is_read_in_full():
+    with Chronyd() as chronyd, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.settimeout(5)
         for version in (1, 2, 3, 4):
-            s.sendto(encode(Packet(version=version, transmit=12345)), ("127.0.0.1", port))
+            s.sendto(encode(Packet(version=version, transmit=12345)), ("127.0.0.1", chronyd.port))
             data = s.recv(2048)
             packet = decode(data)
             assert encode(packet) == data and packet.originate == 12345 and packet.mode == 4

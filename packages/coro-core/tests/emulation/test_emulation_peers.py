@@ -1,23 +1,30 @@
 """Client libraries as they are, under thread emulation, against real servers: 200 threads each, every thread with data
 of its own, all of them waiting in the server at the same time while the loop goes on.
 
-The programs are in the folder `peers`, the servers in servers_support.py. Each program runs in a process of its own and
-tells in its output what the server saw.
+The programs are in the folder `peers`, the servers come from `real_programs`. Each program runs in a process of its own
+and tells in its output what the server saw.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
-import servers_support as support
-from servers_support import DATABASE, PASSWORD, USER, run_peer
+import real_programs
+from real_programs import DATABASE, PASSWORD, USER
+
+PEERS = Path(__file__).resolve().parents[1] / "peers"
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="servers are started as Debian has them"),
 ]
+
+
+def run_peer(script: str, *arguments: object) -> list[str]:
+    return real_programs.run_peer(PEERS / f"{script}.py", *arguments)
 
 
 def check(lines: list[str], *expected: str) -> None:
@@ -27,47 +34,46 @@ def check(lines: list[str], *expected: str) -> None:
 
 
 def test_pymysql_with_mariadb():
-    support.require_library("pymysql")
-    with support.MariaDB() as server:
-        lines = run_peer("client_pymysql", server.port, USER, PASSWORD, DATABASE, servers=(server,))
+    real_programs.require_library("pymysql")
+    with real_programs.MariaDB() as server:
+        lines = run_peer("client_pymysql", server.port, USER, PASSWORD, DATABASE)
     check(lines, "200 statements wait", "2000 rows")
 
 
 def test_pg8000_with_postgresql():
-    support.require_library("pg8000")
-    with support.PostgreSQL() as server:
-        lines = run_peer("client_pg8000", server.port, USER, PASSWORD, "postgres", servers=(server,))
+    real_programs.require_library("pg8000")
+    with real_programs.PostgreSQL() as server:
+        lines = run_peer("client_pg8000", server.port, USER, PASSWORD, "postgres")
     check(lines, "200 statements wait", "2000 rows")
 
 
 def test_redis():
-    support.require_library("redis")
-    with support.Redis() as server:
-        lines = run_peer("client_redis", server.port, servers=(server,))
+    real_programs.require_library("redis")
+    with real_programs.Redis() as server:
+        lines = run_peer("client_redis", server.port)
     check(lines, "200 clients wait", "counted 200", "10 clients wait")
 
 
 def test_ftplib_with_vsftpd():
-    with support.Vsftpd() as server:
-        lines = run_peer("client_ftp", server.port, server.gate, servers=(server,))
+    with real_programs.Vsftpd() as server:
+        lines = run_peer("client_ftp", server.port, server.gate)
     check(lines, "200 sessions wait", "200 files")
 
 
 def test_requests_and_urllib3_with_nginx():
-    support.require_library("requests", "urllib3")
-    with support.Nginx() as server, support.Script("server_http", "200") as gate:
+    real_programs.require_library("requests", "urllib3")
+    with real_programs.Nginx() as server, real_programs.Script(PEERS / "server_http.py", "200") as gate:
         lines = run_peer(
             "client_http",
             *(server.port, server.tls_port, server.certificate, server.root, gate.port),
-            servers=(server, gate),
         )
     check(lines, "requests", "urllib3, 400 requests")
 
 
 def test_smtplib_with_aiosmtpd():
-    support.require_library("aiosmtpd")
-    with support.Script("server_smtp", "200") as server:
-        lines = run_peer("client_smtp", server.port, server.folder / "mails", servers=(server,))
+    real_programs.require_library("aiosmtpd")
+    with real_programs.Script(PEERS / "server_smtp.py", "200") as server:
+        lines = run_peer("client_smtp", server.port, server.folder / "mails")
     check(lines, "200 messages wait", "200 mails")
 
 
