@@ -1,6 +1,6 @@
 /* Test of the stack swap alone, without Python, so that it runs for any processor that has a cross compiler and an
    emulator. Checked: a new stack gets its function, its argument and an aligned stack pointer; every
-   callee-saved register survives a swap; each stack keeps its own rounding mode; a parked stack may be copied away,
+   callee-saved register survives a swap; each stack keeps its own rounding mode and its own exception flags; a parked stack may be copied away,
    its memory used by another, and be copied back; an unwinder started on a swapped stack ends at its base. run.py
    compiles it at several optimisation levels, because what lives in which register changes with them.
 
@@ -46,6 +46,22 @@ third(void)
     volatile double one = 1.0, three = 3.0, result;
     result = one / three;
     return result;
+}
+
+/* Raise an exception flag by arithmetic, which needs no help from a library that may use another unit for it. */
+static void
+raise_flag(int flag)
+{
+    volatile double zero = 0.0, large = 1e308, result;
+    result = flag == FE_DIVBYZERO ? 1.0 / zero : flag == FE_INVALID ? zero / zero : large * large;
+    (void)result;
+}
+
+/* Those of the flags that this test raises; "inexact" comes and goes with any arithmetic. */
+static int
+flags(void)
+{
+    return fetestexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
 }
 
 static void
@@ -123,12 +139,17 @@ body(void *argument)
         char text[64];
     } aligned __attribute__((aligned(16)));
     int mode = t->seed % 2 ? FE_UPWARD : FE_DOWNWARD;
+    int flag = t->seed % 3 == 0 ? 0 : t->seed % 3 == 1 ? FE_DIVBYZERO : FE_INVALID;
     unsigned n;
     volatile double before;
 
     CHECK(((uintptr_t)&aligned & 15) == 0);
     CHECK(snprintf(aligned.text, sizeof aligned.text, "%.3f", 0.5 * t->seed) > 0);
     CHECK(fegetround() == FE_TONEAREST);
+    CHECK(flags() == 0);
+    if (flag) {
+        raise_flag(flag);
+    }
     _Unwind_Backtrace(count_frame, &t->frames);
 
     CHECK(fesetround(mode) == 0);
@@ -137,6 +158,7 @@ body(void *argument)
         t->sum += deep(t, (int)(n % 7), t->seed + n);
         CHECK(fegetround() == mode);
         CHECK(third() == before);
+        CHECK(flags() == flag);
     }
     t->done = 1;
     for (;;) {
@@ -167,6 +189,7 @@ two_stacks(void)
             CHECK((char *)t[n].sp > stack[n] && (char *)t[n].sp < stack[n] + STACK_SIZE);
             CHECK(fegetround() == FE_TONEAREST);
             CHECK(third() == before);
+            CHECK(flags() == 0);
         }
     }
     /* The frames are body and the entry, plus count_frame's caller in some unwinders: the base was found. */
@@ -200,6 +223,7 @@ one_stack(void)
             memcpy(t[n].sp, t[n].saved, t[n].saved_size);
             free(t[n].saved);
             resume(&t[n]);
+            CHECK(flags() == FE_OVERFLOW);
             t[n].saved_size = (size_t)(top - (char *)t[n].sp);
             t[n].saved = malloc(t[n].saved_size);
             CHECK(t[n].saved != NULL);
@@ -220,6 +244,7 @@ int
 main(void)
 {
     two_stacks();
+    raise_flag(FE_OVERFLOW);
     one_stack();
     printf("swap: ok, %d-bit, %d swaps\n", (int)sizeof(void *) * 8, ROUNDS * 10);
     return 0;

@@ -379,6 +379,11 @@ coro_interp_catch_up(PyThreadState *ts)
             continue;
         }
         code = (PyCodeObject *)executable;
+        /* The frame between a class that is called and its __init__ runs static code, which is read-only: nothing is
+           ever monitored in it. */
+        if (code->co_flags & CO_NO_MONITORING_EVENTS) {
+            continue;
+        }
         if (code->_co_monitoring == NULL) {
             /* All zero is "no events"; CPython fills it in when the function is next entered, and frees it. */
             code->_co_monitoring = PyMem_Calloc(1, sizeof(*code->_co_monitoring));

@@ -1,7 +1,7 @@
 /* Stack swap for AArch64, procedure call standard AAPCS64 (section 6.1): x19-x30, the lower halves of v8-v15 and FPCR
-   belong to the caller. See swap.h for the interface.
+   belong to the caller. See swap.h for the interface, and for why FPSR travels, too.
 
-   Parked layout, 176 bytes from the stack pointer up: x19 ... x28, x29, x30, d8 ... d15, FPCR, padding. */
+   Parked layout, 176 bytes from the stack pointer up: x19 ... x28, x29, x30, d8 ... d15, FPCR, FPSR. */
 #if defined(__aarch64__)
 
 #if defined(__APPLE__)
@@ -49,15 +49,20 @@ SYMBOL(coro_swap):
     stp d12, d13, [sp, #128]
     stp d14, d15, [sp, #144]
     mrs x9, fpcr
-    str x9, [sp, #160]
+    mrs x11, fpsr
+    stp x9, x11, [sp, #160]
     mov x10, sp
     str x10, [x0]
     mov sp, x1
-    ldr x10, [sp, #160]
+    ldp x10, x12, [sp, #160]
     cmp x9, x10
     b.eq 1f
     msr fpcr, x10
 1:
+    cmp x11, x12
+    b.eq 2f
+    msr fpsr, x12
+2:
     ldp x19, x20, [sp, #0]
     ldp x21, x22, [sp, #16]
     ldp x23, x24, [sp, #32]

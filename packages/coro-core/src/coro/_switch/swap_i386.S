@@ -1,8 +1,8 @@
 /* Stack swap for i386, System V calling convention: ebx, ebp, esi, edi, the x87 control word and the MXCSR control
    bits belong to the caller; arguments lie on the stack. See swap.h for the interface.
 
-   Parked layout, from the stack pointer up: MXCSR (0 without SSE), x87 control word, edi, esi, ebx, ebp, return
-   address. */
+   Parked layout, from the stack pointer up: MXCSR (0 without SSE), x87 control word and status word, edi, esi, ebx,
+   ebp, return address. */
 #if defined(__i386__)
 
 #if defined(__APPLE__)
@@ -44,6 +44,7 @@ SYMBOL(coro_swap):
     subl $8, %esp
     .cfi_adjust_cfa_offset 8
     fnstcw 4(%esp)
+    fnstsw 6(%esp)
 #if defined(__SSE__)
     stmxcsr (%esp)
 #else
@@ -53,13 +54,18 @@ SYMBOL(coro_swap):
     movzwl 4(%esp), %ebx
     movl %esp, (%eax)
     movl %ecx, %esp
-    /* Only control bits count: the exception flags of MXCSR are caller-saved. */
-    xorl (%esp), %edx
-    testl $0xffc0, %edx
-    jne 2f
-    cmpw 4(%esp), %bx
-    jne 2f
+#if defined(__SSE__)
+    cmpl (%esp), %edx
+    jne 3f
 1:
+#endif
+    cmpw 4(%esp), %bx
+    jne 4f
+    fnstsw %ax
+    xorb 6(%esp), %al
+    testb $0x7f, %al            /* the exception flags; the rest is the last comparison's and the register stack's */
+    jne 4f
+2:
     addl $8, %esp
     .cfi_adjust_cfa_offset -8
     popl %edi
@@ -80,12 +86,26 @@ SYMBOL(coro_swap):
     .cfi_rel_offset %ebx, 16
     .cfi_rel_offset %esi, 12
     .cfi_rel_offset %edi, 8
-2:
 #if defined(__SSE__)
+3:
     ldmxcsr (%esp)
-#endif
-    fldcw 4(%esp)
     jmp 1b
+#endif
+4:
+    /* The status word can only be loaded with the whole environment. With its own control word at once: flags of one
+       thread under the masks of another would be an exception. */
+    subl $28, %esp
+    .cfi_adjust_cfa_offset 28
+    fnstenv (%esp)
+    movw 32(%esp), %ax
+    movw %ax, (%esp)
+    movb 34(%esp), %al
+    andb $0x7f, %al
+    movb %al, 4(%esp)
+    fldenv (%esp)
+    addl $28, %esp
+    .cfi_adjust_cfa_offset -28
+    jmp 2b
     .cfi_endproc
     SIZE(coro_swap)
 

@@ -1,5 +1,6 @@
 /* Stack swap for x86-64, System V calling convention (AMD64 ABI supplement, section 3.2.1): rbx, rbp, r12-r15, the
-   MXCSR control bits and the x87 control word belong to the caller. See swap.h for the interface.
+   MXCSR control bits and the x87 control word belong to the caller. See swap.h for the interface, and for why the whole
+   MXCSR travels.
 
    Parked layout, from the stack pointer up: control words, r15, r14, r13, r12, rbx, rbp, return address. */
 #if defined(__x86_64__) && !defined(__ILP32__)
@@ -53,15 +54,12 @@ SYMBOL(coro_swap):
     movzwl 4(%rsp), %edx
     movq %rsp, (%rdi)
     movq %rsi, %rsp
-    /* Only control bits count: the exception flags of MXCSR change with nearly every floating-point operation and
-       are caller-saved. */
-    xorl (%rsp), %eax
-    xorw 4(%rsp), %dx
-    testl $0xffc0, %eax
-    jne 2f
-    testw %dx, %dx
-    jne 2f
+    cmpl (%rsp), %eax
+    jne 3f
 1:
+    cmpw 4(%rsp), %dx
+    jne 4f
+2:
     addq $8, %rsp
     .cfi_adjust_cfa_offset -8
     popq %r15
@@ -90,10 +88,12 @@ SYMBOL(coro_swap):
     .cfi_rel_offset %r13, 24
     .cfi_rel_offset %r14, 16
     .cfi_rel_offset %r15, 8
-2:
+3:
     ldmxcsr (%rsp)
-    fldcw 4(%rsp)
     jmp 1b
+4:
+    fldcw 4(%rsp)
+    jmp 2b
     .cfi_endproc
     SIZE(coro_swap)
 
