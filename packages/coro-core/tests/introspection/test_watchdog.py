@@ -57,6 +57,46 @@ coro.run(main)
     assert len(found) >= 2  # at the limit and at twice that
 
 
+def test_names_are_escaped(tmp_path):
+    path = tmp_path / "report"
+    outcome = program(
+        START
+        + f"""
+file = open({str(path)!r}, "wb")
+
+def until_reported():
+    before = os.fstat(file.fileno()).st_size
+    while os.fstat(file.fileno()).st_size == before:
+        pass
+
+until_reported.__code__ = until_reported.__code__.replace(co_qualname="good\\nbad", co_filename='a "file"\\x07.py')
+
+def main():
+    coro.set_watchdog(0.05, file=file)
+    for name in (
+        "x' has run\\ncoro watchdog: thread #99 'root",
+        "red \\x1b[31m \\x9b \\\\ ",
+        "Gr\\xfc\\xdfe \\u4e16\\u754c \\U0001f40d \\u2028\\udc80\\U000e0041",
+        "\\xe9" * 600,
+    ):
+        coro.spawn(until_reported, thread_name=name).join()
+
+coro.run(main)
+"""
+    )
+    assert outcome.code == 0, outcome.err
+    heads = re.findall(r"^coro watchdog: .*$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    names = [re.fullmatch(r"coro watchdog: thread #\d+ '(.*)' has run for .*:", head)[1] for head in heads]
+    assert names == [
+        r"x\' has run\ncoro watchdog: thread #99 \'root",
+        r"red \x1b[31m \x9b \\ ",
+        "Grüße 世界 🐍 " + r"\u2028\udc80\U000e0041",
+        "é" * 500 + "...",
+    ]
+    frames = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("coro ")]
+    assert frames[0].startswith(r'  File "a \"file\"\x07.py", line ') and frames[0].endswith(r" in good\nbad")
+
+
 def test_a_thread_that_is_stuck_in_a_lock():
     found, _ = reports(
         """

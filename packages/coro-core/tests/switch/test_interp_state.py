@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import ctypes
+import ctypes.util
 import json
 import pickle
 import sys
@@ -405,6 +407,45 @@ def test_monitoring_sees_every_thread_and_may_switch():
         sys.monitoring.register_callback(tool, events.PY_START, None)
         sys.monitoring.free_tool_id(tool)
     assert seen == [target.__qualname__] * 3
+
+
+# -- floating point
+
+
+def test_floating_point_exception_flags_belong_to_a_thread():
+    # numpy's errstate clears them, calls back and looks at them; here libm's functions, which it uses for that
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    invalid = 1  # FE_INVALID of all processors
+    for name in ("fetestexcept", "feraiseexcept", "feclearexcept"):
+        getattr(libm, name).argtypes = [ctypes.c_int]
+
+    def raises():
+        for _ in range(3):
+            assert libm.fetestexcept(invalid) == 0
+            libm.feraiseexcept(invalid)
+            for _ in range(3):
+                coro.yield_slice()
+                assert libm.fetestexcept(invalid) == invalid
+            libm.feclearexcept(invalid)
+            coro.yield_slice()
+
+    def does_not():
+        for _ in range(12):
+            assert libm.fetestexcept(invalid) == 0
+            coro.spawn(does_not_either).join()
+            coro.yield_slice()
+
+    def does_not_either():
+        assert libm.fetestexcept(invalid) == 0
+
+    before = libm.fetestexcept(invalid)
+    libm.feraiseexcept(invalid)
+    try:
+        together(does_not, raises, does_not, raises)
+        assert libm.fetestexcept(invalid) == invalid
+    finally:
+        if not before:
+            libm.feclearexcept(invalid)
 
 
 # -- recursion

@@ -295,12 +295,109 @@ def test_running_into_the_guard_zone_names_the_thread_and_where_it_was():
         coro.set_stack_slots(1, 1 << 20)
         SLOT = guard()
         assert SLOT
-        coro.run(lambda: coro.spawn(tramples, thread_name="the deep one").join())
+        coro.run(lambda: coro.spawn(tramples, thread_name="the 'deep'\\none").join())
     """)
     assert outcome.code < 0, outcome
-    assert "coro thread #2 'the deep one' overflowed its stack slot of 1048576 bytes" in outcome.err
+    assert r"coro thread #2 'the \'deep\'\none' overflowed its stack slot of 1048576 bytes" in outcome.err
     assert "tramples" in outcome.err
     assert "Segmentation fault" in outcome.err  # faulthandler had its say, too
+
+
+ALTERNATE = """
+import ctypes, faulthandler, threading
+import coro
+faulthandler.disable()
+
+class Stack(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def alternate():
+    "Where the alternate signal stack of this OS thread begins; None when it has none."
+    found = Stack()
+    assert libc.sigaltstack(None, ctypes.byref(found)) == 0
+    return None if found.flags & 2 else found.start
+
+def set_alternate(block):
+    assert libc.sigaltstack(ctypes.byref(Stack(block and ctypes.addressof(block), 0 if block else 2, 65536)), None) == 0
+
+def in_another(function):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+def around():
+    "Before, within and after a loop."
+    return alternate(), coro.run(alternate), alternate()
+
+set_alternate(None)
+"""
+
+
+def test_each_os_thread_has_an_alternate_signal_stack_of_its_own_while_its_loop_runs():
+    assert ok(
+        ALTERNATE
+        + """
+for run in (around, lambda: in_another(around), around):
+    before, within, after = run()
+    assert before is None and within is not None and after is None, (before, within, after)
+# an OS thread without a loop has none of ours, also while one runs elsewhere
+assert coro.run(coro.in_thread, alternate) is None
+mapped = len(open("/proc/self/maps").readlines())
+for _ in range(20):
+    around()
+assert len(open("/proc/self/maps").readlines()) < mapped + 10
+"""
+    ) == []
+
+
+def test_an_alternate_signal_stack_of_the_program_stays():
+    assert ok(
+        ALTERNATE
+        + """
+own = ctypes.create_string_buffer(65536)
+set_alternate(own)
+assert around() == (ctypes.addressof(own),) * 3
+set_alternate(None)
+
+def within():
+    "Set while the loop runs, as faulthandler does, which puts back what it found."
+    global found
+    found = alternate()
+    set_alternate(own)
+
+coro.run(within)
+assert alternate() == ctypes.addressof(own)
+ctypes.memset(found, 1, 65536)  # still mapped
+set_alternate(None)
+assert around()[1] is not None
+"""
+    ) == []
+
+
+def test_a_fork_while_a_loop_runs_in_another_os_thread():
+    assert ok(
+        ALTERNATE
+        + """
+import os, warnings
+warnings.simplefilter("ignore")
+
+def loop():
+    coro.run(coro.in_thread, fork)
+
+def fork():
+    pid = os.fork()
+    if pid == 0:
+        before, within, after = around()
+        os._exit(0 if before is None and within is not None and after is None else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+loop()
+"""
+    ) == []
 
 
 def test_a_segfault_elsewhere_is_not_ours():

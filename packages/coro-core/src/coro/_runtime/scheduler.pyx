@@ -78,21 +78,6 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     #include <pthread.h>
-    /* Identity of the calling OS thread, cheaper than asking CPython for the thread state. */
-    static inline void *coro_os_thread(void) {
-    #if defined(__has_builtin)
-    #if __has_builtin(__builtin_thread_pointer)
-        return __builtin_thread_pointer();
-    #else
-        return (void *)pthread_self();
-    #endif
-    #else
-        return (void *)pthread_self();
-    #endif
-    }
-    /* Kept out of the base frame of a thread, which is copied for each parked one: inlined they are 200 bytes of it. */
-    static void __pyx_f_4coro_8_runtime_9scheduler_begin_body(PyObject *) __attribute__((noinline));
-    static int __pyx_f_4coro_8_runtime_9scheduler_end_body(PyObject *, PyObject *) __attribute__((noinline));
     /* Its __qualname__, borrowed: no more than a name, but every thread that ends looks for one. */
     static inline PyObject *coro_function_name(PyObject *f) { return ((PyFunctionObject *)f)->func_qualname; }
     static inline PyObject *coro_context_of(PyThreadState *ts) { return ts->context; }
@@ -104,10 +89,20 @@ cdef extern from *:
     """
     PyObject *coro_function_name(PyObject *)
     PyObject *coro_context_of(PyThreadState *)
-    void *coro_os_thread() nogil
     void coro_forget_datastack(PyThreadState *) nogil
     int pthread_atfork(void *, void *, void (*)() noexcept nogil) nogil
     bint has_weakrefs "coro_has_weakrefs"(PyObject *)
+
+cdef extern from "_switch/os_thread.h":
+    void *coro_os_thread() nogil
+
+cdef extern from "_switch/signal_text.h":
+    ctypedef struct coro_who:
+        int running
+        unsigned long long number
+        PyObject *name
+        int frames_known
+    ctypedef void (*coro_look)(coro_who *) noexcept nogil
 
 cdef extern from "_switch/slice.h":
     int coro_main_away
@@ -154,15 +149,11 @@ cdef extern from "_switch/slice.h":
     int CORO_SMALLEST_STACK
 
 cdef extern from "_switch/guard.h":
-    int coro_guard_install(const char *(*)(void *, unsigned long long *) noexcept nogil) nogil
+    void coro_guard_enter(coro_look)
+    void coro_guard_leave()
 
 cdef extern from "_runtime/watchdog.h":
-    ctypedef struct coro_watchdog_facts:
-        int running
-        unsigned long long number
-        const char *name
-        int frames_known
-    void coro_watchdog_init(const uint64_t *, const uint64_t *, void (*)(coro_watchdog_facts *) noexcept nogil)
+    void coro_watchdog_init(const uint64_t *, const uint64_t *, coro_look)
     int coro_watchdog_set(double, int, int)
     void coro_watchdog_enter(PyThreadState *)
     void coro_watchdog_leave()
@@ -2152,7 +2143,7 @@ def _loop(double longest, thread=None):
         map_slots(slots_wanted, slot_size_wanted)
     coro_interp_setup(coro_slot_size)
     coro_datastack_setup()
-    coro_guard_install(guard_names)
+    coro_guard_enter(who_runs)
     any_ran = True
     drain_budget = coro_from_seconds(ticker, 0.010)
     trim_every = coro_from_seconds(ticker, 1.0)  # a system call for each slot that ran: not at every pass
@@ -2250,6 +2241,7 @@ def _loop(double longest, thread=None):
                 finish_now(ts)
         finally:
             coro_watchdog_leave()
+            coro_guard_leave()
             loop_ts = NULL
             loop_os_thread = NULL
             main_thread = NULL
@@ -2710,39 +2702,28 @@ def _counters():
     }
 
 
-cdef const char *guard_names(void *slot, unsigned long long *number) noexcept nogil:
-    """For the guard zone's signal handler: id and name of the thread that runs; touches no reference count."""
-    number[0] = 0
-    if running == NULL:
-        return NULL
-    number[0] = thread_number(running)
-    return thread_ascii_name(running)
-
-
 cdef extern from *:
     """
-    static const char *coro_ascii(PyObject *text) {
-        if (text != NULL && PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
-            return (const char *)((PyASCIIObject *)text + 1);
-        }
-        return NULL;
-    }
-    #define coro_thread_number(t) (((struct __pyx_obj_4coro_8_runtime_9scheduler_coro *)(t))->number)
-    static const char *coro_thread_ascii_name(PyObject *label, PyObject *function) {
-        if (function != NULL && PyMethod_Check(function)) {
+    /* What a thread is called, borrowed: the name it was given, or that of its function, as far as nothing has to be
+       computed for it. */
+    static PyObject *coro_known_name(PyObject *label, PyObject *function) {
+        if (label == Py_None && function != NULL && PyMethod_Check(function)) {
             function = PyMethod_GET_FUNCTION(function);
         }
-        if (label == Py_None && function != NULL && PyFunction_Check(function)) {
-            label = ((PyFunctionObject *)function)->func_qualname;
-        }
-        return coro_ascii(label);
+        return label == Py_None && function != NULL && PyFunction_Check(function)
+               ? ((PyFunctionObject *)function)->func_qualname : label;
     }
-    #define coro_thread_label(t) \\
-        coro_thread_ascii_name(((struct __pyx_obj_4coro_8_runtime_9scheduler_coro *)(t))->label, \\
-                               ((struct __pyx_obj_4coro_8_runtime_9scheduler_coro *)(t))->function)
     """
-    unsigned long long thread_number "coro_thread_number"(PyObject *) noexcept nogil
-    const char *thread_ascii_name "coro_thread_label"(PyObject *) noexcept nogil
+    PyObject *coro_known_name(PyObject *, PyObject *) noexcept nogil
+
+
+cdef void who_runs(coro_who *who) noexcept nogil:
+    """For signal handlers: what runs; touches no reference count."""
+    who.running = running != NULL
+    who.frames_known = running != NULL or not coro_main_away
+    if running != NULL:
+        who.number = (<coro>running).number
+        who.name = coro_known_name(<PyObject *>(<coro>running).label, <PyObject *>(<coro>running).function)
 
 
 def _thread_memory(thread):
@@ -2773,18 +2754,9 @@ def _trace_thread(thread, settrace, function):
                              <PyObject *>function)
 
 
-cdef void watchdog_look(coro_watchdog_facts *facts) noexcept nogil:
-    """For the watchdog's signal handler: what runs; touches no reference count."""
-    facts.running = running != NULL
-    facts.frames_known = running != NULL or not coro_main_away
-    if running != NULL:
-        facts.number = thread_number(running)
-        facts.name = thread_ascii_name(running)
-
-
 def _set_watchdog(double seconds, int fd, int signum):
     """0, an errno, or -1 when the program has a handler for that signal; see coro.set_watchdog()."""
-    coro_watchdog_init(&n_switches, &n_passes, watchdog_look)
+    coro_watchdog_init(&n_switches, &n_passes, who_runs)
     return coro_watchdog_set(seconds, fd, signum)
 
 

@@ -24,7 +24,7 @@ enum { NOTHING = 0, REPORT = 1, FIND_HOLDER = 2 };
 enum { LOOKS_PER_LIMIT = 8 };
 
 static const volatile uint64_t *slices, *passes;
-static coro_watchdog_look look;
+static coro_look look;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned generation; /* changes when an OS thread of ours is to end */
@@ -42,74 +42,37 @@ typedef struct {
     double limit;
 } job;
 
-typedef struct {
-    char text[256];
-    size_t used;
-} line;
-
 static void
-add(line *l, const char *text)
+add_seconds(coro_text *l)
 {
-    while (*text != 0 && l->used < sizeof(l->text)) {
-        l->text[l->used++] = *text++;
-    }
-}
-
-static void
-add_number(line *l, unsigned long long number)
-{
-    char digits[24];
-    int i = (int)sizeof(digits) - 1;
-    digits[i] = 0;
-    do {
-        digits[--i] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    add(l, digits + i);
-}
-
-static void
-add_seconds(line *l)
-{
-    add_number(l, report_tenths / 10);
-    add(l, ".");
-    add_number(l, report_tenths % 10);
-    add(l, " s");
-}
-
-static void
-flush(line *l)
-{
-    ssize_t ignored = write(report_fd, l->text, l->used);
-    (void)ignored;
-    l->used = 0;
+    coro_text_number(l, report_tenths / 10);
+    coro_text_add(l, ".");
+    coro_text_number(l, report_tenths % 10);
+    coro_text_add(l, " s");
 }
 
 /* In the handler, on the loop's OS thread. */
 static void
 report(void)
 {
-    coro_watchdog_facts facts;
-    line l;
+    coro_who who;
+    coro_text l;
     int gil = PyGILState_Check();
-    memset(&facts, 0, sizeof(facts));
-    look(&facts);
-    l.used = 0;
-    add(&l, "coro watchdog: ");
-    if (facts.running) {
-        add(&l, "thread #");
-        add_number(&l, facts.number);
-        add(&l, " '");
-        add(&l, facts.name != NULL ? facts.name : "?");
-        add(&l, "' has run for ");
+    memset(&who, 0, sizeof(who));
+    look(&who);
+    coro_text_begin(&l, report_fd);
+    coro_text_add(&l, "coro watchdog: ");
+    if (who.running) {
+        coro_text_thread(&l, &who);
+        coro_text_add(&l, " has run for ");
     } else {
-        add(&l, "the loop has not come round for ");
+        coro_text_add(&l, "the loop has not come round for ");
     }
     add_seconds(&l);
-    add(&l, gil ? "" : ", now in a system call or waiting for a lock or the GIL");
-    add(&l, facts.frames_known ? " (most recent call first):\n" : "\n");
-    flush(&l);
-    if (facts.frames_known) {
+    coro_text_add(&l, gil ? "" : ", now in a system call or waiting for a lock or the GIL");
+    coro_text_add(&l, who.frames_known ? " (most recent call first):\n" : "\n");
+    coro_text_flush(&l);
+    if (who.frames_known) {
         coro_interp_dump(report_fd, target_state);
     }
     without_gil = !gil;
@@ -126,11 +89,11 @@ on_signal(int signum, siginfo_t *info, void *context)
         answered = 1;
     } else if (request == FIND_HOLDER && !pthread_equal(pthread_self(), target) && PyGILState_Check()) {
         PyThreadState *ts = PyGILState_GetThisThreadState();
-        line l;
+        coro_text l;
         request = NOTHING;
-        l.used = 0;
-        add(&l, "coro watchdog: the GIL is held by another OS thread (most recent call first):\n");
-        flush(&l);
+        coro_text_begin(&l, report_fd);
+        coro_text_add(&l, "coro watchdog: the GIL is held by another OS thread (most recent call first):\n");
+        coro_text_flush(&l);
         if (ts != NULL) {
             coro_interp_dump(report_fd, ts);
         }
@@ -195,14 +158,14 @@ watch(void *argument)
             next = mine.limit;
             asked = 0;
         } else if (asked && !answered && now() - asked_at > 1.0) {
-            line l;
-            l.used = 0;
+            coro_text l;
+            coro_text_begin(&l, report_fd);
             asked = 0;
             request = NOTHING;
-            add(&l, "coro watchdog: no progress for ");
+            coro_text_add(&l, "coro watchdog: no progress for ");
             add_seconds(&l);
-            add(&l, ", and the loop's OS thread does not take signals\n");
-            flush(&l);
+            coro_text_add(&l, ", and the loop's OS thread does not take signals\n");
+            coro_text_flush(&l);
         } else if (asked && answered) {
             asked = 0;
             if (without_gil) {
@@ -226,7 +189,7 @@ watch(void *argument)
 }
 
 void
-coro_watchdog_init(const uint64_t *slices_, const uint64_t *passes_, coro_watchdog_look look_)
+coro_watchdog_init(const uint64_t *slices_, const uint64_t *passes_, coro_look look_)
 {
     slices = slices_;
     passes = passes_;

@@ -19,22 +19,14 @@
 #include <Python.h>
 #include <stdint.h>
 
+#include "_switch/signal_text.h"
+
 #if defined(__GNUC__)
 #pragma GCC visibility push(hidden)
 #endif
 
-typedef struct {
-    int running;               /* a thread runs, not main */
-    unsigned long long number; /* its id */
-    const char *name;          /* ASCII, or NULL when it cannot be read safely */
-    int frames_known;          /* the thread state describes what runs, so its frames can be walked */
-} coro_watchdog_facts;
-
-/* Called in a signal handler on the loop's OS thread. */
-typedef void (*coro_watchdog_look)(coro_watchdog_facts *);
-
-/* What to watch; once, before anything else. */
-void coro_watchdog_init(const uint64_t *slices, const uint64_t *passes, coro_watchdog_look look);
+/* What to watch, and who tells what runs, in a signal handler on the loop's OS thread; before anything else. */
+void coro_watchdog_init(const uint64_t *slices, const uint64_t *passes, coro_look look);
 
 /* Report after `seconds` without progress (0: no more) to descriptor `fd`, by means of signal `signum`. Returns 0, an
    errno, or -1 when the program has a handler for that signal. */

@@ -5,6 +5,8 @@
 #endif
 #include "_switch/interp.h"
 
+#include "_switch/signal_text.h"
+
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -239,10 +241,8 @@ coro_interp_frame_object(PyThreadState *ts, struct _PyInterpreterFrame *frame)
 #if CORO_HAS_ENTRY_FRAMES
 #if PY_VERSION_HEX < 0x030D0000
 #define ENTRY_MARK(f) ((uintptr_t)(f)->prev_instr)
-enum { MARK_OFFSET = offsetof(struct _PyInterpreterFrame, prev_instr) };
 #else
 #define ENTRY_MARK(f) ((uintptr_t)(f)->instr_ptr)
-enum { MARK_OFFSET = offsetof(struct _PyInterpreterFrame, instr_ptr) };
 #endif
 
 /* All entry frames point at the same instructions, the ones that leave the interpreter. Learned from the first entry
@@ -363,28 +363,47 @@ coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterprete
     return 0;
 }
 
+#if PY_VERSION_HEX < 0x030D0000
+#define NEXT_INSTRUCTION(f) ((f)->prev_instr)
+#else
+#define NEXT_INSTRUCTION(f) ((f)->instr_ptr)
+#endif
+
+/* The code of a frame, or NULL where the interpreter made the frame for itself. Of the latter kind are
+     entry frames (3.12 and newer), on the C stack, one for each time that C code calls the interpreter;
+     the bottom of a thread state's chain (3.15);
+     the frame between a class that is called and its __init__ (3.13 and newer, once the call is specialised). It lies on the
+     data stack like any other and belongs to the thread, but its code is static and read-only. */
+static inline PyCodeObject *
+code_of(const struct _PyInterpreterFrame *f)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    return f->f_code;
+#elif PY_VERSION_HEX < 0x030D0000
+    return f->owner == FRAME_OWNED_BY_CSTACK ? NULL : f->f_code;
+#else
+    PyObject *executable;
+#if PY_VERSION_HEX < 0x030E0000
+    executable = f->owner == FRAME_OWNED_BY_CSTACK ? NULL : f->f_executable;
+#else
+    executable = f->owner >= FRAME_OWNED_BY_INTERPRETER ? NULL : PyStackRef_AsPyObjectBorrow(f->f_executable);
+#endif
+    if (executable == NULL || !PyCode_Check(executable)
+        || (((PyCodeObject *)executable)->co_flags & CO_NO_MONITORING_EVENTS)) {
+        return NULL;
+    }
+    return (PyCodeObject *)executable;
+#endif
+}
+
 #if CORO_HAS_LOCAL_RAISE
 void
 coro_interp_catch_up(PyThreadState *ts)
 {
     struct _PyInterpreterFrame *f = ts->current_frame;
     for (; f != NULL; f = f->previous) {
-        PyCodeObject *code;
-        PyObject *executable;
-        if (f->owner >= FRAME_OWNED_BY_INTERPRETER) {
-            continue;
-        }
-        executable = PyStackRef_AsPyObjectBorrow(f->f_executable);
-        if (executable == NULL || !PyCode_Check(executable)) {
-            continue;
-        }
-        code = (PyCodeObject *)executable;
-        /* The frame between a class that is called and its __init__ runs static code, which is read-only: nothing is
-           ever monitored in it. */
-        if (code->co_flags & CO_NO_MONITORING_EVENTS) {
-            continue;
-        }
-        if (code->_co_monitoring == NULL) {
+        PyCodeObject *code = code_of(f);
+        if (code != NULL && code->_co_monitoring == NULL) {
             /* All zero is "no events"; CPython fills it in when the function is next entered, and frees it. */
             code->_co_monitoring = PyMem_Calloc(1, sizeof(*code->_co_monitoring));
         }
@@ -454,85 +473,42 @@ coro_interp_relink(const coro_interp_link *links, int count)
     }
 }
 
-static void
-write_text(int fd, const char *text, size_t size)
-{
-    ssize_t ignored = write(fd, text, size);
-    (void)ignored;
-}
-
-static void
-write_unicode(int fd, PyObject *text)
-{
-    if (text != NULL && PyUnicode_Check(text) && PyUnicode_IS_COMPACT_ASCII(text)) {
-        write_text(fd, (const char *)((PyASCIIObject *)text + 1), (size_t)PyUnicode_GET_LENGTH(text));
-    } else {
-        write_text(fd, "???", 3);
-    }
-}
-
-static void
-write_number(int fd, int number)
-{
-    char digits[16];
-    int i = (int)sizeof(digits);
-    if (number < 0) {
-        write_text(fd, "?", 1);
-        return;
-    }
-    do {
-        digits[--i] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0 && i > 0);
-    write_text(fd, digits + i, sizeof(digits) - (size_t)i);
-}
-
 void
 coro_interp_dump(int fd, PyThreadState *ts)
 {
     struct _PyInterpreterFrame *f;
+    coro_text text;
     int depth = 0;
+    coro_text_begin(&text, fd);
 #if CORO_HAS_CFRAME
     f = ts->cframe->current_frame;
 #else
     f = ts->current_frame;
 #endif
     for (; f != NULL && depth < 100; f = f->previous, depth++) {
-        PyCodeObject *code;
+        PyCodeObject *code = code_of(f);
+        const char *start, *at;
         int line;
-#if PY_VERSION_HEX < 0x030D0000
-        code = f->f_code;
-#if CORO_HAS_ENTRY_FRAMES
-        if (f->owner == FRAME_OWNED_BY_CSTACK) {
+        if (code == NULL) {
             continue;
         }
-#endif
-        line = PyCode_Addr2Line(code, (int)((char *)f->prev_instr - (char *)_PyCode_CODE(code)));
-#else
-        PyObject *executable;
-#if PY_VERSION_HEX >= 0x030E0000
-        if (f->owner >= FRAME_OWNED_BY_INTERPRETER) {
-            continue;
+        start = (const char *)_PyCode_CODE(code);
+        at = (const char *)NEXT_INSTRUCTION(f);
+        if (f->owner != FRAME_OWNED_BY_GENERATOR && at < start + code->_co_firsttraceable * (int)sizeof(_Py_CODEUNIT)) {
+            continue; /* being entered: tracebacks leave it out, too */
         }
-        executable = PyStackRef_AsPyObjectBorrow(f->f_executable);
-#else
-        if (f->owner == FRAME_OWNED_BY_CSTACK) {
-            continue;
+        line = PyCode_Addr2Line(code, (int)(at - start));
+        coro_text_add(&text, "  File \"");
+        coro_text_name(&text, code->co_filename, '"');
+        coro_text_add(&text, "\", line ");
+        if (line < 0) {
+            coro_text_add(&text, "?");
+        } else {
+            coro_text_number(&text, (unsigned)line);
         }
-        executable = f->f_executable;
-#endif
-        if (executable == NULL || !PyCode_Check(executable)) {
-            continue;
-        }
-        code = (PyCodeObject *)executable;
-        line = PyCode_Addr2Line(code, (int)((char *)f->instr_ptr - (char *)_PyCode_CODE(code)));
-#endif
-        write_text(fd, "  File \"", 8);
-        write_unicode(fd, code->co_filename);
-        write_text(fd, "\", line ", 8);
-        write_number(fd, line);
-        write_text(fd, " in ", 4);
-        write_unicode(fd, code->co_qualname);
-        write_text(fd, "\n", 1);
+        coro_text_add(&text, " in ");
+        coro_text_name(&text, code->co_qualname, 0);
+        coro_text_add(&text, "\n");
+        coro_text_flush(&text);
     }
 }

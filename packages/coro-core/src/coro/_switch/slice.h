@@ -2,7 +2,8 @@
 
    Threads never switch to each other; each swaps to main and main swaps to the next (a star). Main's own interpreter
    state is not loaded between two slices: the loop does nothing there that could notice. Whoever in main wants to
-   call into Python calls coro_enter_main() first. All of this is static because only _scheduler uses it. */
+   call into Python calls coro_enter_main() first. The functions are inlined into the scheduler's loop; the state is in
+   slice.c, so that it exists once. */
 #ifndef CORO_SWITCH_H
 #define CORO_SWITCH_H
 
@@ -36,11 +37,19 @@ coro_present_chunk(PyThreadState *ts)
     return ts->datastack_chunk;
 }
 
-static void *coro_main_sp;
-static coro_interp coro_main_state;
-static int coro_main_away;                  /* main's interpreter state is in coro_main_state, not in the thread state */
+#if defined(__GNUC__)
+#pragma GCC visibility push(hidden)
+#endif
+
+extern void *coro_main_sp;                  /* of main's parked stack, while a thread runs */
+extern coro_interp coro_main_state;
+extern int coro_main_away;                  /* main's interpreter state is in coro_main_state, not in the thread state */
 #if CORO_HAS_STACK_LIMITS
-static coro_slot *coro_protected;           /* the slot whose limits the thread state knows now */
+extern coro_slot *coro_protected;           /* the slot whose limits the thread state knows now */
+#endif
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
 #endif
 
 static inline void
@@ -119,12 +128,14 @@ coro_stack_park(coro_stack *s)
     coro_swap(&s->sp, coro_main_sp);
 }
 
-/* The base frame of every thread: call its function, then end(), then park for good. Nothing is kept here across the
-   call but two pointers. */
+/* The base frame of every thread: call its function, then end(), then park for good. This frame is copied for each
+   parked thread, so nothing is kept in it across the call but two pointers, and the compiler is kept from inlining
+   begin() and end(), which are 200 bytes of it. */
 static inline void
 coro_call_thread(PyObject *thread, PyObject *function, PyObject *args, PyObject *kwargs, coro_stack *stack,
                  void (*begin)(PyObject *), int (*end)(PyObject *, PyObject *))
 {
+    __asm__("" : "+r"(begin), "+r"(end));
     begin(thread);
     end(thread, PyObject_Call(function, args, kwargs == Py_None ? NULL : kwargs));
     (void)stack;

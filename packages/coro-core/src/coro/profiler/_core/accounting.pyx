@@ -75,7 +75,7 @@ cdef extern from "profiler/_core/events.h":
     coro_profile_thread *coro_profile_note_thread(uint64_t)
     coro_profile_node *coro_profile_find(coro_profile_node *, const void *, PyObject *, int)
     coro_profile_node *coro_profile_following(coro_profile_node *, coro_profile_node *, int *)
-    void *coro_profile_os_thread()
+    void *coro_os_thread()
     object coro_profile_callback_object(int)
     void *coro_profile_tracer()
     void coro_profile_report_itself(object, int)
@@ -214,7 +214,7 @@ def switch_on(tuple counted, tuple parking, tuple timed):
 
 def is_ours():
     """Is the caller's OS thread the one that is profiled?"""
-    return coro_profile_os_thread() == coro_profile.os_thread
+    return coro_os_thread() == coro_profile.os_thread
 
 
 def switch_off():

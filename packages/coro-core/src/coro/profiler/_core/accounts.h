@@ -17,21 +17,8 @@
 
 #include <sys/resource.h>
 
+#include "_switch/os_thread.h"
 #include "profiler/_core/tree.h"
-
-static inline void *
-coro_profile_os_thread(void)
-{
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_thread_pointer)
-    return __builtin_thread_pointer();
-#else
-    return (void *)PyThread_get_thread_ident();
-#endif
-#else
-    return (void *)PyThread_get_thread_ident();
-#endif
-}
 
 /* ------------------------------------------------------------------------------------------ charging */
 
@@ -305,7 +292,7 @@ coro_profile_begin(const coro_clock *clock, int values, size_t most_nodes, size_
     p->most_ended = most_ended;
     p->sample_every = sample_every;
     p->name_of = name_of;
-    p->os_thread = coro_profile_os_thread();
+    p->os_thread = coro_os_thread();
     if (coro_profile_function_of(NULL, NULL, CORO_PROFILE_ROOT) < 0
         || coro_profile_function_of(&coro_profile_wait_key, NULL, CORO_PROFILE_ROOT) < 0) {
         return -1;

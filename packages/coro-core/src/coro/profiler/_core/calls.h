@@ -10,7 +10,7 @@
 static inline int
 coro_profile_elsewhere(void)
 {
-    return CORO_PROFILE_RARE(coro_profile_os_thread() != coro_profile.os_thread);
+    return CORO_PROFILE_RARE(coro_os_thread() != coro_profile.os_thread);
 }
 
 static inline void
