@@ -573,6 +573,9 @@ def select(*cases, timeout=None):
     for c in cases:
         if not isinstance(c, case):
             raise TypeError(f"expected cases made by coro.case.get(queue), coro.case.read(sock) and so on, not {named(c)}")
+        if (<case>c).what is None:
+            raise TypeError("expected cases made by coro.case.get(queue), coro.case.read(sock) and so on, not one made "
+                            "by case.__new__(), which is about nothing")
     whoever()
     if limited:
         when = deadline_after(timeout)
