@@ -54,6 +54,7 @@ from coro._introspection.wait_graph import WaitEdge, WaitGraph, WaitingThread, W
 from coro._introspection.watchdog import set_watchdog
 from coro._net.sock import (
     AF,
+    MSG,
     PF,
     SHUT,
     SO,
@@ -203,6 +204,7 @@ __all__ = [
     "FAILURE",
     "MAX_AIO_SIZE",
     "MAX_LIO",
+    "MSG",
     "NOTE",
     "P",
     "PF",
