@@ -204,6 +204,8 @@ cdef object _format(const sockaddr_storage *sa, socklen_t length):
     cdef Py_ssize_t n
     if length < sizeof(sa_family_t):
         return None
+    if length > sizeof(sockaddr_storage):
+        length = sizeof(sockaddr_storage)       # the kernel says how long it would have been
     if sa.ss_family == AF_INET and length >= sizeof(sockaddr_in):
         return (coro_ipv4_str(&in4.sin_addr), <int>ntohs(in4.sin_port))
     if sa.ss_family == AF_INET6 and length >= sizeof(sockaddr_in6):

@@ -157,7 +157,7 @@ cdef extern from *:
     int SOCK_STREAM, SOCK_DGRAM
     int SOL_SOCKET, SO_ERROR, SO_REUSEADDR, SO_TYPE, SO_DOMAIN, SO_PROTOCOL
     int IPPROTO_TCP, TCP_ULP, SCM_RIGHTS
-    int MSG_OOB, MSG_PEEK, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_CMSG_CLOEXEC, MSG_ERRQUEUE
+    int MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_CMSG_CLOEXEC, MSG_ERRQUEUE
     int coro_socket(int, int, int)
     int coro_socketpair(int, int, int, int *, int *)
     int coro_accept(int, sockaddr *, socklen_t *)

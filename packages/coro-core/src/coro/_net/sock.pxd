@@ -36,6 +36,7 @@ cdef class _descriptor:            # the fields, and the life of the descriptor
     cdef _sender first, last            # threads queued behind `sender`
     cdef bytes back                     # bytes an interrupted recv_exact() gave back
     cdef Py_ssize_t back_at
+    cdef bytes begun                    # the socket address of a connect(2) under way, STANDS after it, else None
     cdef object keep                    # the file object that owns the descriptor (file_sock)
     cdef double full_said               # when "no descriptors left" was last reported
     cdef void *next_live                # the list of all, from start() to __dealloc__
@@ -52,7 +53,7 @@ cdef class _receiver(_descriptor):
     # -- for other modules
     cdef object c_recv(self, Py_ssize_t n, int flags)                       # bytes
     cdef object c_recv_exact(self, Py_ssize_t n)                            # bytes
-    cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1
+    cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1   # MSG_TRUNC: may be more than n
     cdef object c_recvfrom(self, Py_ssize_t n, int flags)                   # (bytes, address)
     cdef object c_accept(self)                                              # (sock, address)
 
@@ -68,15 +69,19 @@ cdef class _receiver(_descriptor):
     cdef int reader_busy(self, coro me) except -1
     cdef object recv_try(self, coro me, Py_ssize_t n, int flags)
     cdef object recv_unprepared(self, coro me, Py_ssize_t n, int flags)
+    cdef object recv_kept(self, coro me, Py_ssize_t n, int flags)
     cdef object recv_first(self, Py_ssize_t n, int flags)
     cdef object recv_again(self, Py_ssize_t n, int flags)
     cdef Py_ssize_t into_first(self, char *p, Py_ssize_t n, int flags, Py_buffer *held) except -1
     cdef Py_ssize_t into_again(self, char *p, Py_ssize_t n, int flags, Py_buffer *held) except -1
+    cdef Py_ssize_t into_kept(self, coro me, char *p, Py_ssize_t n, int flags) except -1
     cdef Py_ssize_t into_try(self, coro me, char *p, Py_ssize_t n, int flags) except -1
     cdef Py_ssize_t recv_raw(self, char *p, Py_ssize_t n, int flags) except? -1
     cdef Py_ssize_t recv_failed(self, char *p, Py_ssize_t n, int flags) except? -1
     cdef object recvfrom_try(self, Py_ssize_t n, int flags)
-    cdef object recvmsg_try(self, Py_ssize_t n, Py_ssize_t room, int flags)
+    cdef object recvfrom_raw(self, char *p, Py_ssize_t n, int flags, Py_ssize_t *r)
+    cdef object recvmsg_try(self, Py_ssize_t n, Py_ssize_t room, int flags, Py_ssize_t *told)
+    cdef object receive_message(self, Py_ssize_t bufsize, Py_ssize_t ancbufsize, int flags, Py_ssize_t *told)
     cdef object take_back(self, Py_ssize_t n, bint peek)
     cdef int give_back(self, bytes data) except -1
     cdef object gather(self, coro me, Py_ssize_t n)
@@ -120,3 +125,4 @@ cdef class sock(_receiver):
     cdef Py_ssize_t sendmsg_try(self, list views, list control, object address, int flags) except? -1
     cdef int connect_one(self, coro me, object address) except -1
     cdef int connect_try(self, object address) except? -1
+    cdef int end_attempt(self) except -1

@@ -31,8 +31,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport (
-    EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM,
-    ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno,
+    EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EISCONN, EMFILE, ENFILE, ENOBUFS,
+    ENOMEM, ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno,
 )
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
@@ -98,6 +98,10 @@ cdef enum:
     SEND_BLOCKED = 1
     SEND_RESUMED = 2
     SEND_PAUSE = 3          # by letting others run
+
+# In `begun`: the attempt has succeeded, and we know.  The kernel tells of it once more, whatever address the next
+# connect(2) has.
+cdef bytes STANDS = b""
 
 cdef char scratch[SCRATCH]
 cdef iovec vectors[IOVECS]
@@ -174,6 +178,27 @@ cdef Py_ssize_t _room(Py_ssize_t nbytes, Py_ssize_t size) except -1:
         raise ValueError(f"cannot receive {nbytes} bytes into a buffer of {size}: "
                          "ask for less or pass a larger one")
     return nbytes or size
+
+
+# With MSG_TRUNC the kernel says how long a datagram was, not how much of it there is, and of a TCP stream how much it
+# threw away (recv(2), tcp(7)).  The standard library makes the result that long and leaves whatever memory held before
+# in it; here it is zeros.
+
+cdef object _blank(Py_ssize_t n, int flags):
+    """Bytes to receive into; never the static buffer with MSG_TRUNC, which has other connections' data."""
+    cdef object data = PyBytes_FromStringAndSize(NULL, n)
+    if flags & MSG_TRUNC:
+        memset(PyBytes_AS_STRING(data), 0, n)
+    return data
+
+
+cdef object _as_told(object data, Py_ssize_t n, Py_ssize_t r, int flags):
+    """What came of _blank(n, flags) when the kernel said `r`."""
+    if r < n:
+        return data[:r]
+    if r > n and flags & MSG_TRUNC:
+        return data + bytes(r - n)
+    return data
 
 
 cdef Py_ssize_t _hold(object buffer, Py_buffer *view, Py_ssize_t nbytes) except -1:
@@ -405,13 +430,19 @@ cdef class _descriptor:
     def detach(self):
         """Give the descriptor away without closing it: returns its number, and the object counts as closed.
 
-        Threads waiting for it get ``ClosedError``.  The descriptor stays non-blocking.  Raises
-        ``ClosedError``.
+        Threads waiting for it get ``ClosedError``.  The descriptor stays non-blocking.
+
+        Raises ``ClosedError``, and ``ValueError`` for a file_sock and while bytes are left that an interrupted
+        recv_exact() or readv() put back: whoever got the descriptor would never see them.  Receive them first.
         """
         cdef int fd
         self.check()
         if self.bits & B_FILE:
             raise ValueError("a file_sock cannot be detached: its file object owns the descriptor")
+        if self.back is not None:
+            left = len(self.back) - self.back_at
+            raise ValueError(f"a sock with bytes that an interrupted call put back cannot be detached: receive them "
+                             f"first, with recv({left})")
         if is_foreign():
             raise WrongThreadError("socks are detached in the OS thread of the running loop: use coro.post")
         fd = self.fd
@@ -420,7 +451,10 @@ cdef class _descriptor:
         return fd
 
     def dup(self):
-        """A second sock on the same socket, with a descriptor of its own (close-on-exec)."""
+        """A second sock on the same socket, with a descriptor of its own (close-on-exec).
+
+        Bytes that an interrupted recv_exact() or readv() put back stay with this one; the other begins behind them.
+        """
         cdef int fd
         cdef sock s
         self.check()
@@ -428,6 +462,14 @@ cdef class _descriptor:
         if fd < 0:
             raise _error(errno)
         return _adopt(fd, self.domain, self.stype, (self.bits & (B_SOCKET | B_TCP | B_STREAM)) | B_OWNED)
+
+    def _give_kept(self, _descriptor heir):
+        """Hand the bytes that an interrupted call put back to a dup() that replaces this sock as the reader."""
+        if self.back is not None:
+            heir.back = self.back
+            heir.back_at = self.back_at
+            self.back = None
+            self.back_at = 0
 
     def fileno(self):
         """The descriptor's number, -1 when closed."""
@@ -439,6 +481,9 @@ cdef class _descriptor:
 
     def makefile(self, mode="r", buffering=None, *, encoding=None, errors=None, newline=None):
         """A file object over a duplicate of the descriptor (closing it does not close the sock).
+
+        One for reading begins with the bytes that an interrupted recv_exact() or readv() put back, if there are any;
+        they are its own from then on.
 
         The parameters are those of ``socket.makefile``: ``mode`` of the letters r, w, b; ``buffering`` -1 or
         None for the default, 0 for none (binary only), else a size in bytes.  Raises ``ValueError`` for a

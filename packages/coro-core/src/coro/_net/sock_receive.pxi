@@ -130,25 +130,27 @@ cdef class _receiver(_descriptor):
         cdef Py_ssize_t r
         cdef PyObject *big
         cdef object result
-        if n <= SCRATCH and not (self.bits & B_FULL and n >= DIRECT):
+        if n <= SCRATCH and not (self.bits & B_FULL and n >= DIRECT) and not flags & MSG_TRUNC:
             while True:
                 r = self.recv_raw(scratch, n, flags)
                 if r >= 0:
-                    if r == n and n >= DIRECT:
-                        self.bits |= B_FULL
+                    if r >= n:
+                        r = n
+                        if n >= DIRECT:
+                            self.bits |= B_FULL
                     return PyBytes_FromStringAndSize(scratch, r)
                 if self.read_blocked(me, flags):
                     return None
         if n > BIG and (self.bits & B_STREAM or not self.bits & B_SOCKET):
             n = BIG                     # a stream may return less; a datagram would be cut
-        result = PyBytes_FromStringAndSize(NULL, n)
+        result = _blank(n, flags)
         r = self.recv_raw(PyBytes_AS_STRING(result), n, flags)
         while r < 0:
             if self.read_blocked(me, flags):
                 return None
             r = self.recv_raw(PyBytes_AS_STRING(result), n, flags)
-        if r == n:
-            return result
+        if r >= n:
+            return _as_told(result, n, r, flags)
         self.bits &= ~<unsigned int>B_FULL
         big = <PyObject *>result
         Py_INCREF(result)
@@ -208,6 +210,10 @@ cdef class _receiver(_descriptor):
             return b""
         if self.enter_read(me, flags):
             return None
+        return self.recv_kept(me, n, flags)
+
+    cdef object recv_kept(self, coro me, Py_ssize_t n, int flags):
+        """recv_try(), but what was given back comes first: before the first attempt, and after each pause."""
         if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
             return self.take_back(n, (flags & MSG_PEEK) != 0)
         return self.recv_try(me, n, flags)
@@ -217,8 +223,8 @@ cdef class _receiver(_descriptor):
         cdef Py_ssize_t r
         if unlikely((<coro>me).kind != WAIT_READ or self.fd < 0):
             self.resume_read(<coro>me)
-            return self.recv_try(<coro>me, n, flags)
-        # resume_read(), without its call
+            return self.recv_kept(<coro>me, n, flags)
+        # resume_read(), without its call (nobody waits for the kernel while bytes that were given back are left)
         self.reader = None
         end_wait(<coro>me, self.st, FD_READ_READY, self.read_epoch)
         if n > SCRATCH or flags or self.bits & (B_TCP | B_OWNED | B_FULL) != (B_TCP | B_OWNED):
@@ -247,9 +253,11 @@ cdef class _receiver(_descriptor):
     def recv(self, Py_ssize_t buffer_size, int flags=0):
         """Receive at most ``buffer_size`` bytes; ``b''`` at the end of the stream.
 
-        ``flags`` are those of recv(2); with MSG_DONTWAIT the call never waits and raises ``oserrors.EAGAIN``
-        instead. Raises ``ValueError`` for a negative size and ``SimultaneousError`` while another thread
-        receives.
+        ``flags`` are those of recv(2). With MSG_DONTWAIT the call never waits and raises ``oserrors.EAGAIN``
+        instead. With MSG_TRUNC the result is as long as the kernel says: a datagram's real length, even beyond
+        ``buffer_size``, or what a TCP socket threw away. Bytes that the kernel did not deliver are zeros.
+
+        Raises ``ValueError`` for a negative size and ``SimultaneousError`` while another thread receives.
         """
         # c_recv(), but without a frame of its own
         cdef object data = self.recv_first(buffer_size, flags)
@@ -297,7 +305,11 @@ cdef class _receiver(_descriptor):
         g.have = PyBytes_GET_SIZE(data)
         if g.have == g.n:
             return data
-        self.gather_room(g)
+        try:
+            self.gather_room(g)
+        except MemoryError:
+            self.give_back(data)
+            raise
         memcpy(PyBytes_AS_STRING(<object>g.out), PyBytes_AS_STRING(data), g.have)
         return self.gather_on(me, g, False)
 
@@ -391,19 +403,14 @@ cdef class _receiver(_descriptor):
         is the buffer to be released in all other cases."""
         cdef Py_ssize_t r = -1
         cdef coro me
-        cdef object data
         try:
             me = running_thread()
             if n == 0 and self.nothing_to_do():
                 r = 0
             elif self.enter_read(me, flags):
                 r = MUST_WAIT
-            elif self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
-                data = self.take_back(n, (flags & MSG_PEEK) != 0)
-                r = PyBytes_GET_SIZE(data)
-                memcpy(p, PyBytes_AS_STRING(data), r)
             else:
-                r = self.into_try(me, p, n, flags)
+                r = self.into_kept(me, p, n, flags)
         finally:
             if held != NULL and r != MUST_WAIT:
                 PyBuffer_Release(held)
@@ -414,11 +421,20 @@ cdef class _receiver(_descriptor):
         cdef coro me = self.reader
         try:
             self.resume_read(me)
-            r = self.into_try(me, p, n, flags)
+            r = self.into_kept(me, p, n, flags)
         finally:
             if held != NULL and r != MUST_WAIT:
                 PyBuffer_Release(held)
         return r
+
+    cdef Py_ssize_t into_kept(self, coro me, char *p, Py_ssize_t n, int flags) except -1:
+        """into_try(), but what was given back comes first."""
+        cdef object data
+        if self.back is None or flags & (MSG_OOB | MSG_ERRQUEUE):
+            return self.into_try(me, p, n, flags)
+        data = self.take_back(n, (flags & MSG_PEEK) != 0)
+        memcpy(p, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        return PyBytes_GET_SIZE(data)
 
     cdef Py_ssize_t into_try(self, coro me, char *p, Py_ssize_t n, int flags) except -1:
         cdef Py_ssize_t r
@@ -439,6 +455,9 @@ cdef class _receiver(_descriptor):
     def recv_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
         """Receive into a writable buffer, at most ``nbytes`` (0: what it holds); returns the number of bytes.
 
+        With MSG_TRUNC the number is a datagram's real length, even beyond ``nbytes``; a TCP socket throws the bytes
+        away and leaves the buffer as it was.
+
         Raises ``ValueError`` when ``nbytes`` is negative or more than the buffer holds.
         """
         cdef Py_buffer view
@@ -450,32 +469,37 @@ cdef class _receiver(_descriptor):
             r = self.into_again(<char *>view.buf, nbytes, flags, &view)
         return r
 
-    cdef object recvfrom_try(self, Py_ssize_t n, int flags):
-        """(bytes, address), or None when it would block."""
+    cdef object recvfrom_raw(self, char *p, Py_ssize_t n, int flags, Py_ssize_t *r):
+        """One attempt: the address, and in `r` what recvfrom(2) returned; -1 when it would block."""
         cdef sockaddr_storage sa
-        cdef socklen_t length = sizeof(sa)
-        cdef Py_ssize_t r
-        cdef char *p = scratch
-        cdef object big = None
+        cdef socklen_t length
         cdef int e
-        if n > SCRATCH:
-            if n > BIG and self.bits & B_STREAM:
-                n = BIG
-            big = PyBytes_FromStringAndSize(NULL, n)
-            p = PyBytes_AS_STRING(big)
         while True:
             sa.ss_family = AF_UNSPEC
-            r = c_recvfrom(self.fd, p, n, flags, <sockaddr *>&sa, &length)
-            if r >= 0:
+            length = sizeof(sa)
+            r[0] = c_recvfrom(self.fd, p, n, flags, <sockaddr *>&sa, &length)
+            if r[0] >= 0:
                 self.bits &= ~<unsigned int>B_DRAINED
                 # (a stream gives no sender's address)
-                address = _format(&sa, length) if sa.ss_family != AF_UNSPEC else None
-                return PyBytes_FromStringAndSize(p, r), address
+                return _format(&sa, length) if sa.ss_family != AF_UNSPEC else None
             e = errno
             if e == EAGAIN:
                 return None
             if e != EINTR:
                 raise _error(e)
+
+    cdef object recvfrom_try(self, Py_ssize_t n, int flags):
+        """(bytes, address), or None when it would block."""
+        cdef Py_ssize_t r = -1
+        cdef object address, data
+        if n <= SCRATCH and not flags & MSG_TRUNC:
+            address = self.recvfrom_raw(scratch, n, flags, &r)
+            return None if r < 0 else (PyBytes_FromStringAndSize(scratch, min(r, n)), address)
+        if n > BIG and self.bits & B_STREAM:
+            n = BIG
+        data = _blank(n, flags)
+        address = self.recvfrom_raw(PyBytes_AS_STRING(data), n, flags, &r)
+        return None if r < 0 else (_as_told(data, n, r, flags), address)
 
     cdef object c_recvfrom(self, Py_ssize_t n, int flags):
         cdef coro me = running_thread()
@@ -493,24 +517,39 @@ cdef class _receiver(_descriptor):
                 self.wait_here(me)
 
     def recvfrom(self, Py_ssize_t buffer_size, int flags=0):
-        """One datagram of at most ``buffer_size`` bytes and its sender: ``(bytes, address)``."""
+        """One datagram of at most ``buffer_size`` bytes and its sender: ``(bytes, address)``.
+
+        ``flags`` and errors as in recv().
+        """
         return self.c_recvfrom(buffer_size, flags)
 
     def recvfrom_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
-        """recvfrom() into a writable buffer: ``(number of bytes, address)``.  Errors as in recv_into()."""
+        """recvfrom() into a writable buffer: ``(number of bytes, address)``.
+
+        The number with MSG_TRUNC, and errors, as in recv_into().
+        """
+        cdef coro me = running_thread()
         cdef Py_buffer view
-        cdef Py_ssize_t n
-        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+        cdef Py_ssize_t r = -1
+        cdef object address
+        nbytes = _hold(buffer, &view, nbytes)
         try:
-            data, address = self.c_recvfrom(_room(nbytes, view.len), flags)
-            n = PyBytes_GET_SIZE(data)
-            memcpy(view.buf, PyBytes_AS_STRING(data), n)
-            return n, address
+            if self.enter_read(me, flags):
+                self.wait_here(me)
+            if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+                return self.into_kept(me, <char *>view.buf, nbytes, flags), None
+            while True:
+                address = self.recvfrom_raw(<char *>view.buf, nbytes, flags, &r)
+                if r >= 0:
+                    return r, address
+                if self.read_blocked(me, flags):
+                    self.wait_here(me)
         finally:
             PyBuffer_Release(&view)
 
-    cdef object recvmsg_try(self, Py_ssize_t n, Py_ssize_t room, int flags):
-        """(bytes, ancillary data, message flags, address), or None when it would block."""
+    cdef object recvmsg_try(self, Py_ssize_t n, Py_ssize_t room, int flags, Py_ssize_t *told):
+        """(bytes, ancillary data, message flags, address), or None when it would block.  In `told`: what recvmsg(2)
+        returned, which may be more than n with MSG_TRUNC."""
         cdef sockaddr_storage sa
         cdef msghdr msg
         cdef iovec v
@@ -518,7 +557,7 @@ cdef class _receiver(_descriptor):
         cdef Py_ssize_t r, size
         cdef char *control = NULL
         cdef int e
-        cdef object data = PyBytes_FromStringAndSize(NULL, n)
+        cdef object data = _blank(n, flags)
         cdef list ancillary = []
         memset(&msg, 0, sizeof(msg))
         v.iov_base = PyBytes_AS_STRING(data)
@@ -545,6 +584,9 @@ cdef class _receiver(_descriptor):
                 if e != EINTR:
                     raise _error(e)
             self.bits &= ~<unsigned int>B_DRAINED
+            told[0] = r
+            if <Py_ssize_t>msg.msg_controllen > room:
+                msg.msg_controllen = room
             try:
                 c = CMSG_FIRSTHDR(&msg) if room else NULL
                 while c != NULL:
@@ -554,7 +596,7 @@ cdef class _receiver(_descriptor):
                     ancillary.append((c.cmsg_level, c.cmsg_type,
                                       PyBytes_FromStringAndSize(<char *>CMSG_DATA(c), size)))
                     c = CMSG_NXTHDR(&msg, c)
-                return (data if r == n else data[:r], ancillary, msg.msg_flags & ~MSG_CMSG_CLOEXEC,
+                return (data if r >= n else data[:r], ancillary, msg.msg_flags & ~MSG_CMSG_CLOEXEC,
                         _format(&sa, msg.msg_namelen) if msg.msg_namelen else None)
             except BaseException:
                 # nobody will ever see these numbers
@@ -567,9 +609,15 @@ cdef class _receiver(_descriptor):
         """Receive data and ancillary data: ``(bytes, [(level, type, bytes)], message flags, address)``.
 
         Passed descriptors are close-on-exec.  ``ancbufsize`` is the room for ancillary data in bytes
-        (``CMSG_SPACE``). Raises ``ValueError`` for a negative size.
+        (``CMSG_SPACE``).  There are never more than ``bufsize`` bytes; MSG_TRUNC in the message flags says that the
+        datagram was longer.  Raises ``ValueError`` for a negative size.
         """
+        cdef Py_ssize_t told = 0
+        return self.receive_message(bufsize, ancbufsize, flags, &told)
+
+    cdef object receive_message(self, Py_ssize_t bufsize, Py_ssize_t ancbufsize, int flags, Py_ssize_t *told):
         cdef coro me = running_thread()
+        cdef object data
         if bufsize < 0 or ancbufsize < 0 or ancbufsize > 0x7fffffff:
             raise ValueError("the sizes must not be negative (nor the ancillary one more than 2 GiB), "
                              f"not {bufsize} and {ancbufsize}")
@@ -578,9 +626,11 @@ cdef class _receiver(_descriptor):
         if self.enter_read(me, flags):
             self.wait_here(me)
         if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
-            return self.take_back(bufsize, (flags & MSG_PEEK) != 0), [], 0, None
+            data = self.take_back(bufsize, (flags & MSG_PEEK) != 0)
+            told[0] = PyBytes_GET_SIZE(data)
+            return data, [], 0, None
         while True:
-            result = self.recvmsg_try(bufsize, ancbufsize, flags)
+            result = self.recvmsg_try(bufsize, ancbufsize, flags, told)
             if result is not None:
                 return result
             if self.read_blocked(me, flags):
@@ -590,11 +640,11 @@ cdef class _receiver(_descriptor):
         """recvmsg() into writable buffers, which are filled one after the other.
 
         Returns ``(number of bytes, [(level, type, bytes)], message flags, address)``.  ``buffers`` is any
-        iterable of writable, contiguous buffers.  Raises ``BufferError`` for one that is read-only, and as
-        recvmsg() does.
+        iterable of writable, contiguous buffers.  With MSG_TRUNC the number is a datagram's real length, even
+        beyond what the buffers hold.  Raises ``BufferError`` for one that is read-only, and as recvmsg() does.
         """
         cdef list views = [], spans = []
-        cdef Py_ssize_t total = 0, at = 0, n
+        cdef Py_ssize_t total = 0, at = 0, n, told = 0
         try:
             for buffer in buffers:
                 view = memoryview(buffer)
@@ -604,12 +654,12 @@ cdef class _receiver(_descriptor):
                 if view.nbytes:             # (nothing to cast in an empty one, whatever its shape)
                     total += view.nbytes
                     spans.append(view.cast("B"))
-            data, ancillary, msg_flags, address = self.recvmsg(total, ancbufsize, flags)
+            data, ancillary, msg_flags, address = self.receive_message(total, ancbufsize, flags, &told)
             for span in spans:
                 n = min(<Py_ssize_t>len(span), PyBytes_GET_SIZE(data) - at)
                 span[:n] = data[at:at + n]
                 at += n
-            return PyBytes_GET_SIZE(data), ancillary, msg_flags, address
+            return told, ancillary, msg_flags, address
         finally:
             for view in spans + views:
                 view.release()

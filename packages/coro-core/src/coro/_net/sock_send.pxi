@@ -415,6 +415,9 @@ cdef class sock(_receiver):
             c = CMSG_FIRSTHDR(&msg) if room else NULL
             for level, kind, data in control:
                 n = PyBytes_GET_SIZE(data)
+                if c == NULL:
+                    raise RuntimeError("no room for the ancillary data: the system's CMSG_SPACE() and CMSG_NXTHDR() "
+                                       "disagree")
                 c.cmsg_level = level
                 c.cmsg_type = kind
                 c.cmsg_len = CMSG_LEN(n)
@@ -512,19 +515,40 @@ cdef class sock(_receiver):
         """0, or the errno of an attempt that goes on or may be repeated."""
         cdef sockaddr_storage sa
         cdef socklen_t length = _parse(self.domain, address, &sa)
-        cdef int e
-        if c_connect(self.fd, <sockaddr *>&sa, length) == 0:
-            return 0
-        e = errno
-        if e == ECONNABORTED:
-            # Linux reports the end of an earlier attempt (whose error SO_ERROR gave us) once more before it
-            # begins a new one
-            if c_connect(self.fd, <sockaddr *>&sa, length) == 0:
-                return 0
+        cdef bytes wanted = PyBytes_FromStringAndSize(<char *>&sa, length)
+        cdef int e = 0
+        if self.begun and self.begun != wanted:
+            self.end_attempt()
+        if c_connect(self.fd, <sockaddr *>&sa, length) < 0:
             e = errno
-        if e == EINPROGRESS or e == EALREADY or e == EINTR or e == EAGAIN:
+            if e == ECONNABORTED:
+                # Linux reports the end of an earlier attempt (whose error SO_ERROR gave us) once more before it
+                # begins a new one
+                e = 0 if c_connect(self.fd, <sockaddr *>&sa, length) == 0 else errno
+        if e == EINPROGRESS or e == EINTR or e == EALREADY and self.begun:
+            self.begun = wanted
+            return e
+        if e == 0 and self.begun == STANDS:
+            raise _error(EISCONN)
+        self.begun = STANDS if e == 0 and self.begun is not None else None
+        if e == 0 or e == EAGAIN:
             return e
         raise _error(e)
+
+    cdef int end_attempt(self) except -1:
+        """Give up the attempt that an interrupted connect() left under way.  The kernel goes on with it, and whatever
+        address the next connect(2) has, tells how that one ended."""
+        cdef sockaddr sa
+        cdef int error
+        cdef socklen_t size = sizeof(error)
+        memset(&sa, 0, sizeof(sa))
+        sa.sa_family = AF_UNSPEC
+        # connect(2): this dissolves the association; not every system has it for TCP
+        if c_connect(self.fd, &sa, sizeof(sa)) < 0:
+            raise _error(EALREADY)
+        self.begun = None
+        c_getsockopt(self.fd, SOL_SOCKET, SO_ERROR, &error, &size)     # (that it was given up is no news)
+        return 0
 
     cdef int connect_one(self, coro me, object address) except -1:
         """As the sender: connect to a numeric address."""
@@ -549,10 +573,12 @@ cdef class sock(_receiver):
             p = fd_poller()
             p.wait_write_fresh(self.st, self.fd)
             self.check()
+        self.begun = None
         if c_getsockopt(self.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0:
             raise _error(errno)
         if error:
             raise _error(error)
+        self.begun = STANDS
         return 0
 
     cdef int c_connect(self, object address, bint resolve) except -1:
@@ -591,6 +617,11 @@ cdef class sock(_receiver):
 
         A host name is resolved by ``coro.get_resolver()``, and its addresses are tried in order; the last
         one's error is raised.  A UNIX listener whose queue is full is tried again until there is room.
+
+        An attempt that was interrupted goes on in the kernel.  connect() to the same address waits for it; to another
+        one gives it up first, where the system can do that (Linux), and raises ``oserrors.EALREADY`` elsewhere, or when
+        the attempt was begun by others.
+
         Raises ``coro.NameError`` for an unknown name, ``TypeError``/``ValueError``/``OverflowError`` for a
         malformed address.
         """
@@ -646,18 +677,19 @@ cdef class sock(_receiver):
     def getsockopt(self, int level, int optname, int buflen=0):
         """An option's value: an int, or at most ``buflen`` (1 to 1024) bytes when that is given."""
         cdef int value = 0
-        cdef socklen_t size = sizeof(value)
+        cdef socklen_t size = buflen if buflen else sizeof(value)
         self.check()
-        if buflen == 0:
-            if c_getsockopt(self.fd, level, optname, &value, &size) < 0:
-                raise _error(errno)
-            return value
-        if not 0 < buflen <= 1024:
+        if not 0 <= buflen <= 1024:
             raise ValueError(f"buflen is from 0 to 1024 (0 for an int), not {buflen}")
-        size = buflen
+        # The static buffer, even for an int: SO_GET_FILTER counts in instructions of 8 bytes and writes that many.
+        # It is zeroed since TCP_ZEROCOPY_RECEIVE and others read from it first, addresses among others.
+        memset(scratch, 0, size)
         if c_getsockopt(self.fd, level, optname, scratch, &size) < 0:
             raise _error(errno)
-        return PyBytes_FromStringAndSize(scratch, size)
+        if buflen == 0:
+            memcpy(&value, scratch, sizeof(value))
+            return value
+        return PyBytes_FromStringAndSize(scratch, min(<int>size, buflen))
 
     def setsockopt(self, int level, int optname, value):
         """Set an option to an int or to a bytes-like object."""
@@ -669,6 +701,8 @@ cdef class sock(_receiver):
             value = bytes(value)
             p = PyBytes_AS_STRING(value)
             n = PyBytes_GET_SIZE(value)
+            if n > 0x7fffffff:
+                raise ValueError(f"the value of an option has at most {0x7fffffff} bytes, not {n}")
         else:
             number = value
             p = <const char *>&number

@@ -94,10 +94,19 @@ def makefile(
         buffering = -1
     if buffering < -1:
         raise ValueError(f"buffering is a size in bytes, 0 for none, or -1 for the default, not {buffering}")
-    binary = "b" in mode
-    if buffering == 0 and not binary:
+    if buffering == 0 and "b" not in mode:
         raise ValueError("text cannot be unbuffered: use a binary mode, or leave buffering out")
     raw = SockIO(sock.dup(), mode)
+    file = _layers(raw, mode, buffering, encoding, errors, newline)
+    if "r" in mode:
+        sock._give_kept(raw._sock)  # as the last step: what goes wrong before loses no bytes
+    return file
+
+
+def _layers(
+    raw: SockIO, mode: str, buffering: int, encoding: str | None, errors: str | None, newline: str | None
+) -> Any:
+    """The buffered and text layers over a raw stream."""
     if buffering == 0:
         return raw
     size = io.DEFAULT_BUFFER_SIZE if buffering < 0 else buffering
@@ -108,7 +117,7 @@ def makefile(
         buffered = io.BufferedReader(raw, size)
     else:
         buffered = io.BufferedWriter(raw, size)
-    if binary:
+    if "b" in mode:
         return buffered
     text = io.TextIOWrapper(buffered, encoding, errors, newline)
     text.mode = mode  # type: ignore[misc]

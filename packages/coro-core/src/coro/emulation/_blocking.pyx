@@ -39,6 +39,7 @@ from cpython.pythread cimport (PyThread_acquire_lock, PyThread_allocate_lock, Py
                                PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock, WAIT_LOCK)
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memset
 
 from coro._runtime.abi cimport require_abi
 from coro._poll.descriptors cimport FD_EXCEPT_READY, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_lookup, fd_poller, fd_state
@@ -95,7 +96,7 @@ cdef extern from *:
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int, void *, size_t, int)
     ssize_t c_send "send"(int, const void *, size_t, int)
-    int MSG_DONTWAIT
+    int MSG_DONTWAIT, MSG_TRUNC
 
 ctypedef unsigned long long uint64_number
 
@@ -711,11 +712,15 @@ cdef bint would_wait(int error) except -1:
 
 
 def recv_now(int fd, Py_ssize_t size, int flags):
-    """recv(2) without waiting: bytes, or None if it would have to wait."""
+    """recv(2) without waiting: bytes, or None if it would have to wait.
+
+    With MSG_TRUNC they are as many as the kernel says, as the original has it, but zeros where it delivered none."""
     cdef ssize_t got
     cdef int error
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
     cdef char *start = <char *>data
+    if flags & MSG_TRUNC:
+        memset(start, 0, size)
     be_fair()
     while True:
         with nogil:
@@ -723,6 +728,8 @@ def recv_now(int fd, Py_ssize_t size, int flags):
             error = errno
         if got == size:
             return data
+        if got > size and flags & MSG_TRUNC:
+            return data + bytes(got - size)
         if got >= 0:
             return data[:got]
         if would_wait(error):

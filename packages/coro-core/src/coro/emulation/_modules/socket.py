@@ -126,8 +126,11 @@ def recv_into(self: Any, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         return _indirect(self, False, _raw.recv_into, flags, buffer, nbytes, flags)  # type: ignore[no-any-return]
     if flags & _WAITALL:
         with memoryview(buffer).cast("B") as view:
+            if nbytes > len(view):
+                raise ValueError("buffer too small for requested bytes")
             data = recv(self, nbytes or len(view), flags)
-            view[: len(data)] = data
+            arrived = data[: len(view)]  # MSG_TRUNC makes it longer
+            view[: len(arrived)] = arrived
             return len(data)
     got = _blocking.recv_into_now(_fileno(self), buffer, nbytes, flags)
     if got is None:
@@ -257,6 +260,8 @@ def connect(self: Any, address: Any, /) -> None:
         except BlockingIOError as exc:
             if exc.errno == errno.EINPROGRESS:
                 break
+            if exc.errno == errno.EALREADY:
+                raise  # an earlier attempt is under way, perhaps to another address; the original says so, too
             # A UNIX socket whose backlog is full: nothing reports when it has room (connect(2)).
             if deadline is not None and monotonic() >= deadline:
                 raise TimeoutError("timed out") from None
