@@ -5,10 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
-
-import half_made
+from fuzz import half_made
 
 import coro
 
