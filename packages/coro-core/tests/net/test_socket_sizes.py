@@ -147,7 +147,11 @@ def test_the_lengths_are_those_of_the_standard_library():
         lambda a: len(a.recvmsg(10, 0, TRUNC)[0]),
         lambda a: a.recvmsg_into([bytearray(10)], 0, TRUNC)[0],
     ):
-        assert ask(coro.socketpair, call) == ask(socket.socketpair, call)
+        try:
+            expected = ask(socket.socketpair, call)
+        except ValueError:
+            continue  # from 3.15 on it cannot make a result longer than asked for
+        assert ask(coro.socketpair, call) == expected
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="socket filters of this kind are Linux's")
