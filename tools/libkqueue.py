@@ -120,31 +120,15 @@ def fetch() -> tuple[Path, Path]:
     return header, found[0]
 
 
-def compile_poller(header: Path, folder: Path) -> Path:
-    """Compile `_kqueue` against the library's header; returns the module."""
-    from Cython.Build import cythonize
-    from setuptools import Distribution, Extension
-    from setuptools.command.build_ext import build_ext
+def compile_poller(header: Path, folder: Path) -> tuple[str, str]:
+    """Compile the poller against the library's header; returns its place beside the package, and where it is."""
+    from coro_build import compiling, table
 
-    before = os.getcwd()
-    os.chdir(CORE / "src")
-    try:
-        extension = Extension(
-            "coro._poll.kqueue",
-            ["coro/_poll/kqueue.pyx"],
-            include_dirs=["coro", str(header)],
-            define_macros=[("CYTHON_FAST_THREAD_STATE", "0"), ("CORO_KQUEUE_HEADER", "1")],
-            extra_compile_args=["-O2", "-g", "-fno-strict-aliasing", "-Wno-unused-function"],
-        )
-        made = cythonize([extension], include_path=["."], build_dir=str(folder / "c"), language_level=3, quiet=True)
-        command = build_ext(Distribution({"name": "coro-kqueue", "ext_modules": made}))
-        command.build_lib = str(folder / "lib")
-        command.build_temp = str(folder / "tmp")
-        command.ensure_finalized()
-        command.run()
-        return folder / "lib" / command.get_ext_filename("coro._poll.kqueue")
-    finally:
-        os.chdir(before)
+    os.environ["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -I{header} -DCORO_KQUEUE_HEADER=1"
+    source = CORE / "src"
+    builder = compiling.Builder("coro-kqueue", str(source), str(source / "coro"), str(folder), print)
+    (made,) = builder.build([table.Module("coro._poll.kqueue", ("coro/_poll/kqueue.pyx",))]).items()
+    return made
 
 
 def main(arguments: list[str]) -> int:
@@ -158,14 +142,14 @@ def main(arguments: list[str]) -> int:
     import coro
 
     folder = WORK / f"python-{sysconfig.get_config_var('SOABI')}"
-    module = compile_poller(header, folder)
+    place, module = compile_poller(header, folder)
     # A copy of the installed package, with the one module exchanged.
     package = folder / "package" / "coro"
     shutil.rmtree(package, ignore_errors=True)
-    shutil.copytree(
-        coro.get_include(), package, ignore=shutil.ignore_patterns("__pycache__", "*.pyx", "*.c", "_kqueue.*.so")
-    )
-    shutil.copy2(module, package)
+    shutil.copytree(coro.get_include(), package, ignore=shutil.ignore_patterns("__pycache__", "*.pyx", "*.c"))
+    exchanged = package.parent / place
+    exchanged.unlink()  # FileNotFoundError if the poller is somewhere else by now
+    shutil.copy2(module, exchanged)
     tests = CORE / "tests"
     chosen = arguments or [
         *(str(tests / name) for name in (*WHOLE, "net/test_socket_io.py")),

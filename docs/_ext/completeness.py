@@ -39,8 +39,7 @@ def check(app: Sphinx, env: BuildEnvironment) -> None:
     if missing:
         logger.warning("docs/reference describes all public names but: %s", ", ".join(missing))
     for package in packages.others():
-        for folder in ("guide", "reference"):
-            page = f"{folder}/{package.name.removeprefix('coro-')}"
+        for page in packages.pages(package):
             if page not in env.found_docs:
                 logger.warning("expected the page docs/%s.rst for the package %s, found none", page, package.name)
 

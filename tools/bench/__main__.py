@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
         "--coro-path",
         type=Path,
         metavar="DIR",
-        help="use the built coro in DIR instead of installing coro-core",
+        help="use the built coro in DIR instead of installing our packages",
     )
     where.add_argument(
         "--cache", type=Path, default=default_cache(), help="where environment and compiled helpers are kept"
@@ -127,7 +127,7 @@ def _run(arguments: argparse.Namespace) -> int:
     peers = {peer for record in records for peer in _taking_part(record.case, arguments)}
     environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
     _note(f"preparing {environment.folder} (the first time, and after changes of coro-core, it takes a while)")
-    environment.install(peers)
+    environment.install(peers, {record.case.package for record in records})
     _run_rounds(environment, arguments, records)
     about = _about(environment, arguments.rounds)
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if version)
@@ -165,7 +165,7 @@ def _table(arguments: argparse.Namespace) -> int:
 
 def _count_instructions(arguments: argparse.Namespace) -> int:
     environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
-    environment.install({"coro"})
+    environment.install({"coro"}, _instructions.measured_packages())
     return _instructions.run(environment, arguments.check, arguments.update)
 
 

@@ -1,9 +1,8 @@
-"""The place where measurements run: a virtual environment with the peers and coro-core, and the compiled C
-helpers.
+"""The place where measurements run: a virtual environment with the peers and our packages, and the compiled C helpers.
 
-All of it lies in a cache folder ($XDG_CACHE_HOME/coro-bench, or --cache), a part per Python, made at the
-first run and kept: some seconds and about 60 MB. coro-core is installed from this repository and again
-whenever its sources have changed; with a folder given by --coro-path that folder is put on PYTHONPATH
+All of it lies in a cache folder ($XDG_CACHE_HOME/coro-bench, or --cache), a part per Python, made at the first run and
+kept: some seconds and about 60 MB. Our packages are those of this repository, built by `tools.dev` whenever their
+sources have changed and shared with the tests; with a folder given by --coro-path that folder is put on PYTHONPATH
 instead and nothing of ours is installed.
 """
 
@@ -18,10 +17,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from tools.dev import environments, packages, pythons
+
 from ._suites import DISTRIBUTIONS
 
 HERE = Path(__file__).resolve().parent
-CORE = HERE.parent.parent / "packages" / "coro-core"
 
 _ASK = """
 import importlib.metadata as m, json, platform, sys
@@ -89,8 +89,8 @@ class Environment:
             f"pip install {arguments[-1]}",
         )
 
-    def install(self, peers: set[str]) -> None:
-        """Install what these peers need, and coro-core.
+    def install(self, peers: set[str], ours: Iterable[str] = (packages.CORE_NAME,)) -> None:
+        """Install what these peers need, and if "coro" is one of them, coro-core and the packages `ours`.
 
         A peer that cannot be installed lands in `missing`, with the reason.
         """
@@ -103,30 +103,32 @@ class Environment:
                 except EnvironmentFailure as error:
                     self.missing[name] = str(error)
         if "coro" in peers and self.coro_path is None:
-            self._install_core()
+            self._install_ours({packages.CORE_NAME, *ours})
         self._look(wanted)
 
     def _look(self, names: list[str]) -> None:
         answer = _run([str(self.python), "-c", _ASK, "coro-core", *names], "listing installed packages")
         self.versions = json.loads(answer)["peers"]
 
-    def _install_core(self) -> None:
-        parts = [p for p in sorted((CORE / "src").rglob("*")) if p.is_file() and p.suffix not in (".so", ".pyc")]
-        parts += [CORE / name for name in ("pyproject.toml", "hatch_build.py") if (CORE / name).exists()]
-        stamp = self.folder / "coro-core.sha256"
-        digest = _digest(parts)
-        if stamp.exists() and stamp.read_text() == digest:
-            return
-        self._pip("--force-reinstall", "--no-deps", str(CORE))
-        stamp.write_text(digest)
+    def _install_ours(self, names: set[str]) -> None:
+        python, problem = pythons.probe(self.python, int(self.python_version.split(".")[1]))
+        if python is None:
+            raise EnvironmentFailure(f"coro cannot be built for {self.python}: {problem or 'not a Python it knows'}")
+        wanted = [package for package in packages.packages() if package.name in names]
+        try:
+            environments.install(environments.Environment(python, "", self.folder), wanted)
+        except environments.StepFailed as error:
+            raise EnvironmentFailure(str(error)) from error
 
     def lacks(self, peer: str) -> str | None:
         """Why this peer cannot be measured, or None."""
         return self.missing.get(DISTRIBUTIONS.get(peer, ""))
 
-    def compiled(self, name: str) -> Path:
-        """The program made from `name`.c, compiled when it is missing or its source has changed."""
-        source = HERE / f"{name}.c"
+    def compiled(self, name: str, folder: Path = HERE) -> Path:
+        """The program made from `name`.c in `folder` or here, compiled when it is missing or its source has changed."""
+        source = folder / f"{name}.c"
+        if not source.exists():
+            source = HERE / f"{name}.c"
         program = self.cache / f"{name}-{_digest([source])[:16]}"
         if not program.exists():
             compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")

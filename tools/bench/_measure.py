@@ -18,7 +18,7 @@ import subprocess
 import time
 from typing import IO, Any
 
-from ._env import HERE, Environment
+from ._env import Environment
 from ._suites import Case
 
 ADDRESS = "127.0.0.1"
@@ -96,8 +96,7 @@ def measure(environment: Environment, case: Case, peer: str) -> Figures:
 
 
 def _workload(environment: Environment, case: Case, peer: str, parameters: dict[str, Any]) -> list[str]:
-    program = HERE / "workloads" / case.workload
-    return [str(environment.python), str(program), peer, json.dumps(parameters)]
+    return [str(environment.python), str(case.folder / case.workload), peer, json.dumps(parameters)]
 
 
 def _process(environment: Environment, case: Case, peer: str) -> Figures:
@@ -124,7 +123,7 @@ def _descriptors(connections: int) -> int:
 
 
 def _server(environment: Environment, case: Case, peer: str) -> Figures:
-    client_program = environment.compiled(case.client)
+    client_program = environment.compiled(case.client, case.folder)
     name, parameters, load = case.run_by(peer)
     connections = _descriptors(load["connections"])
     if name == "c":

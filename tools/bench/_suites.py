@@ -3,14 +3,24 @@
 A case is one workload with one set of parameters; its rivals are the peers that do the same work, or coro itself under
 easier conditions. A bar is the ratio of our figure to a rival's that must not be exceeded, or, with no rival, our own
 figure. Cost: a table.
+
+A package brings its own: `bench/suite.py` in its folder has CASES, and DISTRIBUTIONS of the form of those here, made
+with `from tools.bench._suites import Case, Rival`; the workloads lie beside it. What it counts the instructions of is
+named in COUNTED there, and done by `bench/counted.py`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from tools.dev import packages
+
+WORKLOADS = Path(__file__).resolve().parent / "workloads"
 KIB = 1024
 # How much longer a program may take under the profiler: 3.11 has no sys.monitoring.
 PROFILED = 1.6 if sys.version_info >= (3, 12) else 2.5
@@ -39,6 +49,7 @@ class Case:
     metric: a key of METRICS.
     own_bar: limit for our own figure in the metric's unit, for what is promised without a peer.
     load: for a server, the client program and its numbers.
+    folder: where the workload is, and a client program of its own. package: the distribution that is measured.
     """
 
     suite: str
@@ -51,6 +62,8 @@ class Case:
     own_bar: float | None = None
     client: str = "echo_load"
     load: dict[str, int] = field(default_factory=dict)
+    folder: Path = WORKLOADS
+    package: str = packages.CORE_NAME
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -188,7 +201,7 @@ def _growth(workload: str, name: str, crowd: str, parameters: dict[str, Any], ba
     return Case("growth", name, workload, {crowd: 100_000, **parameters}, (rival,))
 
 
-CASES: tuple[Case, ...] = (
+_CORE: tuple[Case, ...] = (
     _switch(2, 0.4),
     _switch(1_000, 0.55),
     _switch(10_000, 0.6),
@@ -322,8 +335,6 @@ CASES: tuple[Case, ...] = (
     ),
 )
 
-SUITES: tuple[str, ...] = tuple(dict.fromkeys(case.suite for case in CASES))
-
 # What pip installs for each peer; a peer that is not named here comes with Python or with this folder.
 DISTRIBUTIONS: dict[str, str] = {
     "greenlet": "greenlet",
@@ -333,3 +344,36 @@ DISTRIBUTIONS: dict[str, str] = {
     "uvloop-streams": "uvloop",
     "trio": "trio",
 }
+
+
+def _of_package(package: Path) -> ModuleType | None:
+    """The suite of a package, if it has one."""
+    path = package / "bench" / "suite.py"
+    if not path.exists():
+        return None
+    name = f"bench_of_{package.name.replace('-', '_')}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _all(root: Path = packages.ROOT) -> tuple[tuple[Case, ...], dict[Path, tuple[str, ...]]]:
+    """The cases of coro-core and of all packages; the programs whose instructions are counted, and for what."""
+    cases = list(_CORE)
+    counted = {
+        WORKLOADS / "counted.py": ("switch", "evacuated", "echo", "request", "spawn", "timeout", "fifo"),
+    }
+    for package in packages.others(root):
+        module = _of_package(package)
+        if module is not None:
+            cases += [replace(case, folder=package / "bench", package=package.name) for case in module.CASES]
+            DISTRIBUTIONS.update(getattr(module, "DISTRIBUTIONS", {}))
+            if hasattr(module, "COUNTED"):
+                counted[package / "bench" / "counted.py"] = module.COUNTED
+    return tuple(cases), counted
+
+
+CASES, COUNTED = _all()
+SUITES: tuple[str, ...] = tuple(dict.fromkeys(case.suite for case in CASES))

@@ -69,6 +69,12 @@ def import_names(package: Path) -> list[str]:
     return sorted(f"coro.{path.stem}" for path in found)
 
 
+def pages(package: Path) -> list[str]:
+    """The pages of the manual that a distribution other than coro-core has, without their ending."""
+    name = package.name.removeprefix("coro-")
+    return [f"guide/{name}", f"reference/{name}"]
+
+
 def typed(root: Path = ROOT) -> tuple[list[Path], list[Path]]:
     """What is type-checked of the packages, and the folders that their imports are looked for in."""
     found: list[Path] = []

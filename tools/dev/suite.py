@@ -161,6 +161,8 @@ def test_other(python: Python, package: Path, arguments: list[str], log: Path, l
     environment.prepare(wanted["build"] + wanted["test"])
     environment.install_core()
     environment.install_other(package)
+    if stream(python, [environment.python, ROOT / "tools" / "public_api.py", package.name], log, 120):
+        result.problem = f"the public names of {package.name} differ from the list checked in"
     report = DEV / "log" / f"test-{python.short}-{package.name}.xml"
     report.unlink(missing_ok=True)
     command: list[str | Path] = [environment.python, "-m", "pytest", f"--junitxml={report}"]
@@ -195,7 +197,7 @@ def run_one(python: Python, arguments: list[str], limit: float) -> Result:
             result.problem = "the public names differ from the list checked in"
         # Arguments that name another distribution are for its tests alone.
         named = [other for other in OTHERS if any(other.name in argument for argument in arguments)]
-        everything: list[str | Path] = [CORE / "tests"]
+        everything: list[str | Path] = [CORE / "tests", ROOT / "tests" / "tools"]
         runs: list[list[str | Path]] = [] if named else [[*arguments] or everything]
         if not arguments and sys.platform.startswith("linux"):
             files: list[str | Path] = [CORE / "tests" / f"{name}.py" for name in POLLER_TESTS]
