@@ -28,14 +28,6 @@ from pathlib import Path
 from tools.dev.environments import CORE, DEV, OTHERS, ROOT, Environment, StepFailed, settings
 from tools.dev.pythons import Python
 
-# What depends on the poller; the rest would only repeat itself.
-POLLER_TESTS = (
-    *("poll/test_poller", "poll/test_events", "poll/test_kqueue", "net/test_socket", "net/test_socket_close"),
-    *("net/test_socket_io", "test_process", "test_signal_handler", "runtime/test_timeout"),
-    *("runtime/test_timeout_scopes", "entry/test_ending_signals", "entry/test_fork", "runtime/test_other_threads"),
-    *("test_read_stream", "sync/test_select"),
-)
-
 _print_lock = threading.Lock()
 
 # The runs going on; an interrupted command must not leave them behind.
@@ -200,8 +192,7 @@ def run_one(python: Python, arguments: list[str], limit: float) -> Result:
         everything: list[str | Path] = [CORE / "tests", ROOT / "tests" / "tools"]
         runs: list[list[str | Path]] = [] if named else [[*arguments] or everything]
         if not arguments and sys.platform.startswith("linux"):
-            files: list[str | Path] = [CORE / "tests" / f"{name}.py" for name in POLLER_TESTS]
-            runs.append(["--poller", "fake-kqueue", "-m", "not slow", *files])
+            runs.append(["--poller", "fake-kqueue", "-m", "poller and not slow", *everything])
         for number, chosen in enumerate(runs):
             report = reports[number]
             command: list[str | Path] = [environment.python, "-m", "pytest", f"--junitxml={report}"]

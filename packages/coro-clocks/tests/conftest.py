@@ -1,4 +1,4 @@
-"""Fixtures for tests that look after the whole process: what a test leaves behind fails that test."""
+"""Fixtures for tests that look after the whole process; those of every package are in the conftest.py of the root."""
 
 from __future__ import annotations
 
@@ -10,16 +10,8 @@ import pytest
 # pytest itself puts no folder on the path when it imports by file (`--import-mode=importlib`); the helpers lie here.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from coro import testing
 from coro._clock import ticks
 from coro.clocks import _wall, mach_time
-
-
-@pytest.fixture
-def leaves_nothing():
-    """After the test no loop runs, and there are no more threads, sockets and descriptors than before."""
-    with testing.no_leaks(strict=True):
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -51,7 +51,7 @@ def tcp_and_standard():
     with listener() as server:
         theirs = socket.create_connection(server.getsockname())
         ours, _ = server.accept()
-        theirs.settimeout(10)
+        theirs.settimeout(60)
         return ours, theirs
 
 

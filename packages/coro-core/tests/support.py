@@ -35,11 +35,11 @@ def on_kqueue() -> bool:
 
 
 def in_loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a test as a thread of its own loop; one that hangs fails after twenty seconds."""
+    """Run a test as a thread of its own loop; one that hangs fails after LIMIT seconds."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return coro.run(coro.with_timeout, 20, function, *args, **kwargs)
+        return coro.run(coro.with_timeout, LIMIT, function, *args, **kwargs)
 
     return run
 

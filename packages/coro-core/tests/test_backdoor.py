@@ -17,7 +17,7 @@ from coro import backdoor
 from coro.backdoor import _server, _telnet
 
 PROMPT = b">>> "
-LIMIT = 20
+LIMIT = 60
 
 
 @pytest.fixture(autouse=True)

@@ -184,6 +184,7 @@ faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.parametrize(
     "situation", ["in_a_thread", "in_main", "in_another_os_thread", "inside_no_switch", "in_a_collector_callback"]
 )

@@ -13,7 +13,7 @@ from coro import debug
 from coro.backdoor import _telnet
 
 PROMPT = b"(Pdb) "
-LIMIT = 20
+LIMIT = 60
 
 
 @pytest.fixture(autouse=True)

@@ -52,7 +52,7 @@ class Gate:
     def __call__(self, *args):
         self.calls += 1
         self.begun.set()
-        assert self.open.wait(10)
+        assert self.open.wait(60)
         try:
             return self.real(*args)
         finally:

@@ -94,5 +94,5 @@ def test_a_prompt(terminal):
         session.join()
 
     stdout = sys.stdout
-    coro.run(lambda: coro.with_timeout(20, main))
+    coro.run(lambda: coro.with_timeout(60, main))
     assert sys.stdout is stdout

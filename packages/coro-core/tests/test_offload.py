@@ -19,7 +19,7 @@ from coro import offload, testing
 
 
 def run_program(text):
-    result = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=20)
+    result = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     return result.returncode, result.stdout.split(), result.stderr
 
 

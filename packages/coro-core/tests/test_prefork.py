@@ -49,7 +49,7 @@ def handler(conn, address):
 def serve(worker):
     worker.serve(handler)
 
-options = dict(on_event=tell, drain_timeout=20)
+options = dict(on_event=tell, drain_timeout=60)
 workers = 2
 address = ("127.0.0.1", 0)
 {}

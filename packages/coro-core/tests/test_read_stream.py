@@ -10,6 +10,8 @@ from support import in_loop
 import coro
 from coro.read_stream import LimitError, buffered_stream, sock_stream, socket_producer
 
+pytestmark = pytest.mark.poller
+
 
 class Stop(Exception):
     """What the failing producer raises."""

@@ -637,26 +637,26 @@ def test_sigterm_drains():
         def main():
             def started(server):
                 print(server.addresses[0][1], flush=True)
-            coro.serve(handler, ("127.0.0.1", 0), drain_timeout=30, started=started)
+            coro.serve(handler, ("127.0.0.1", 0), drain_timeout=60, started=started)
             print("drained")
         coro.run(main)
         """
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(source)], stdout=subprocess.PIPE, text=True) as p:
         try:
             port = int(p.stdout.readline())
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as s:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as s:
                 assert s.recv(5) == b"begun"
                 p.send_signal(signal.SIGTERM)
                 while True:
                     try:
-                        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+                        socket.create_connection(("127.0.0.1", port), timeout=60).close()
                     except ConnectionRefusedError:
                         break
                     except OSError as e:
                         assert e.errno == errno.ECONNRESET
                 s.sendall(b"finished")
                 assert s.recv(100) == b"finished"
-            assert p.communicate(timeout=30)[0] == "drained\n"
+            assert p.communicate(timeout=60)[0] == "drained\n"
         finally:
             p.kill()
     assert p.returncode == 0

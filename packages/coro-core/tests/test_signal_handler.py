@@ -14,6 +14,8 @@ import coro
 from coro import signal_handler
 from coro.signal_handler import print_running_thread, register, register_signal_handler, unregister
 
+pytestmark = pytest.mark.poller
+
 ONE, TWO = signal.SIGUSR1, signal.SIGUSR2
 
 

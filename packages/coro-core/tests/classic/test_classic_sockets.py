@@ -134,7 +134,7 @@ def test_echo_for_three_clients_that_come_at_once():
     server = listener()
 
     def clients():
-        socks = [socket.create_connection(server.getsockname(), timeout=10) for _ in range(3)]
+        socks = [socket.create_connection(server.getsockname(), timeout=60) for _ in range(3)]
         for n, s in enumerate(socks):
             s.sendall(b"%d" % n)
         for n, s in enumerate(socks):

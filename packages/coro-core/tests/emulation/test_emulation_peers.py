@@ -77,6 +77,7 @@ def test_smtplib_with_aiosmtpd():
     check(lines, "200 messages wait", "200 mails")
 
 
+@pytest.mark.each_python
 @pytest.mark.parametrize("part", ["socketserver", "http_server", "executor", "queue", "logging"])
 def test_library_of_cpython(part):
     check(run_peer("crowd_stdlib", part), part)

@@ -128,7 +128,7 @@ def test_conditions_events_barriers_timers():
 
             def consume():
                 with condition:
-                    condition.wait_for(lambda: items, timeout=10)
+                    condition.wait_for(lambda: items, timeout=60)
                     print(items.pop())
 
             consumers = [threading.Thread(target=consume) for _ in range(3)]
@@ -142,7 +142,7 @@ def test_conditions_events_barriers_timers():
                 thread.join()
             event = threading.Event()
             threading.Timer(0.01, event.set).start()
-            assert event.wait(10) and not threading.Event().wait(0.001)
+            assert event.wait(60) and not threading.Event().wait(0.001)
             barrier = threading.Barrier(4)
             threads = [threading.Thread(target=barrier.wait) for _ in range(3)]
             for thread in threads:

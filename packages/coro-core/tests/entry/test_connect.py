@@ -130,7 +130,7 @@ def test_a_literal_address(peers):
     conn.close()
     with s:
         pass
-    with coro.connect(("127.0.0.1", peers.port), nodelay=False, timeout=5) as s:
+    with coro.connect(("127.0.0.1", peers.port), nodelay=False, timeout=60) as s:
         assert not s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
@@ -150,7 +150,7 @@ def test_unix_path(tmp_path):
         listener.bind(str(path))
         listener.listen()
         for form in (path, str(path), bytes(path)):
-            with coro.connect(form, timeout=5) as s:
+            with coro.connect(form, timeout=60) as s:
                 assert s.family == coro.AF.UNIX
     with pytest.raises(oserrors.ECONNREFUSED, match=str(path)):
         coro.connect(path)

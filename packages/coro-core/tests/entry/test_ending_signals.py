@@ -10,6 +10,8 @@ from support import ok
 
 import coro
 
+pytestmark = pytest.mark.poller
+
 
 @pytest.fixture(autouse=True)
 def quiet():

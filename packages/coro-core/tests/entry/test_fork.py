@@ -10,6 +10,8 @@ import warnings
 import pytest
 from support import ok, program
 
+pytestmark = pytest.mark.poller
+
 #: Python 3.12 and later warn of forks beside other OS threads, and on a busy machine a fork takes its time.
 QUIET = (
     "import warnings; warnings.simplefilter('ignore', DeprecationWarning)\nimport coro; coro.set_latency_warning(0)\n"

@@ -152,6 +152,7 @@ print("ok", n >= FORKS)
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc/self, which only Linux has")
 @pytest.mark.parametrize(("forks", "options"), [(200, ()), (40, ("-X", "dev"))])
 def test_forks_at_random_points_of_a_busy_program(forks, options, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -22,9 +23,13 @@ from coro._runtime import scheduler
 SOURCE = Path(__file__).with_name("fake_kqueue.c")
 
 
-def compiler() -> str | None:
-    """The C compiler, or None."""
-    return shutil.which((os.environ.get("CC") or "cc").split()[0]) or shutil.which("gcc")
+def compiler() -> list[str] | None:
+    """The command of the C compiler, or None. In CC it may have arguments, or a compiler cache before it."""
+    for command in (os.environ.get("CC") or "cc", "gcc"):
+        words = shlex.split(command)
+        if words and shutil.which(words[0]):
+            return words
+    return None
 
 
 def build() -> Path:
@@ -37,7 +42,7 @@ def build() -> Path:
         raise RuntimeError(f"{folder} belongs to somebody else; remove it")
     library = folder / f"fake_kqueue-{digest}.so"
     if not library.exists():
-        command = [compiler() or "cc", "-shared", "-fPIC", "-O1", "-g", "-fvisibility=hidden", f"-I{include}"]
+        command = [*(compiler() or ["cc"]), "-shared", "-fPIC", "-O1", "-g", "-fvisibility=hidden", f"-I{include}"]
         partial = folder / f"{library.name}.{os.getpid()}"
         subprocess.run([*command, SOURCE, "-o", partial, "-lpthread"], check=True, stdin=subprocess.DEVNULL)
         partial.replace(library)

@@ -201,7 +201,7 @@ def test_background_keeps_order_and_does_not_wait(leaves_nothing):
 
         def write(self, text):
             self.threads.add(threading.get_ident())
-            gate.wait(10)
+            gate.wait(60)
             return super().write(text)
 
     gate = threading.Event()
@@ -227,7 +227,7 @@ def test_background_drops_what_does_not_fit_and_says_so(leaves_nothing):
 
     class Stuck(io.StringIO):
         def write(self, text):
-            gate.wait(10)
+            gate.wait(60)
             return super().write(text)
 
     out = Stuck()

@@ -323,7 +323,7 @@ def test_following(tmp_path, monkeypatch):
             path.write_bytes(asn1.pack(FAR, (3,)))  # cut, as log rotation does
             assert next(follow)[2] == (3,)
 
-    coro.run(lambda: coro.with_timeout(20, main))
+    coro.run(lambda: coro.with_timeout(60, main))
 
 
 def test_following_a_pipe_ends_with_it():

@@ -12,6 +12,8 @@ from support import in_loop
 import coro
 from coro import oserrors
 
+pytestmark = pytest.mark.poller
+
 
 def outcome_of(function, *args):
     """A started thread and the list its result or exception goes to."""

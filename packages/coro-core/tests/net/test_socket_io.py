@@ -23,6 +23,8 @@ from support import in_loop, ok, on_kqueue
 import coro
 from coro import oserrors
 
+pytestmark = pytest.mark.poller
+
 
 def small_buffers(*socks):
     for s in socks:
@@ -51,7 +53,7 @@ def test_echo_with_a_blocking_peer(family, tmp_path):
 
     def client():
         with socket.socket(domain) as s:
-            s.settimeout(10)
+            s.settimeout(60)
             s.connect(server.getsockname())
             for size in (1, 64, 4096, 100_000):
                 s.sendall(data[:size])

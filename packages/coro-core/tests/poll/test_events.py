@@ -22,6 +22,8 @@ from coro._poll import events
 from coro._poll.descriptors import kevent_key, kevent_target, py_event, py_kevent
 from coro._poll.events import EFILT, EV, EVFILT, NOTE, event_map, remove_handler, set_handler, wait_for
 
+pytestmark = pytest.mark.poller
+
 READ, WRITE, EXCEPT = EVFILT.READ, EVFILT.WRITE, EVFILT.EXCEPT
 PROC, SIGNAL, TIMER, VNODE = EVFILT.PROC, EVFILT.SIGNAL, EVFILT.TIMER, EVFILT.VNODE
 
@@ -264,7 +266,7 @@ def test_process_killed_and_waited_for_after_its_death():
         assert caught.value.other is t
         p.send_signal(signal.SIGKILL)
         t.join()
-        event = coro.with_timeout(5, wait_for, p.pid, PROC)  # dead already: at once
+        event = coro.with_timeout(60, wait_for, p.pid, PROC)  # dead already: at once
         handled = Box()
         set_handler((p.pid, PROC), handled)
         assert event_map == {}
@@ -421,7 +423,7 @@ def test_signal_interrupted_after_it_came_is_kept(pipe):
         t.join()
         k.join()
         assert outcome == ["stopped"]
-        return coro.with_timeout(5, wait_for, signal.SIGUSR1, SIGNAL).data
+        return coro.with_timeout(60, wait_for, signal.SIGUSR1, SIGNAL).data
 
     assert coro.run(main) == 1
 
@@ -492,7 +494,7 @@ ALL = NOTE.DELETE | NOTE.WRITE | NOTE.EXTEND | NOTE.ATTRIB | NOTE.LINK | NOTE.RE
 def test_file_changes(file, change, expected):
     def main():
         t = coro.spawn(change, file)
-        event = coro.with_timeout(5, wait_for, file, VNODE, ALL)
+        event = coro.with_timeout(60, wait_for, file, VNODE, ALL)
         t.join()
         return event
 
@@ -724,7 +726,7 @@ def test_handler_on_an_owned_descriptor(pipe):
     def main():
         events._own(r)
         os.write(w, b"x")
-        coro.with_timeout(5, events._wait_owned, r, READ)
+        coro.with_timeout(60, events._wait_owned, r, READ)
         # Readable already, and the edge is over: the handler must fire all the same.
         box = Box()
         set_handler((r, READ), box, EV.ADD)

@@ -33,9 +33,13 @@ from coro._runtime import scheduler
 READ, WRITE, PROC = EVFILT.READ, EVFILT.WRITE, EVFILT.PROC
 ADDED, DELETED, PROBED = range(3)
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or fake_kqueue.compiler() is None, reason="needs Linux and a C compiler (gcc)"
-)
+pytestmark = [
+    pytest.mark.poller,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux") or fake_kqueue.compiler() is None,
+        reason="needs Linux and a C compiler (gcc)",
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -304,7 +308,7 @@ def test_a_refused_registration_is_raised_in_its_waiter(fake, owned, filter):
             with pytest.raises(oserrors.ENOMEM):
                 wait(fd, filter)
             b.send(b"x")
-            coro.with_timeout(5, wait, fd, filter)  # works again
+            coro.with_timeout(60, wait, fd, filter)  # works again
             if owned:
                 events._disown(fd)
 
@@ -470,7 +474,7 @@ def test_given_away_and_taken_back(fake):
         fd = a.detach()
         wait_for(fd, READ)
         with coro.fd_sock(fd) as again, b:
-            assert coro.with_timeout(5, again.recv, 10) == b"2"
+            assert coro.with_timeout(60, again.recv, 10) == b"2"
             t = coro.spawn(again.recv, 10)
             let_others_run()
             b.send(b"3")
@@ -535,7 +539,7 @@ def test_half_closed_with_data_left():
                 peer.send(b"x" * 1000)
                 peer.shutdown(socket.SHUT_WR)
                 got = []
-                while data := coro.with_timeout(5, s.recv, 300):
+                while data := coro.with_timeout(60, s.recv, 300):
                     got.append(len(data))
                 assert sum(got) == 1000
                 s.sendall(b"the other direction is open")

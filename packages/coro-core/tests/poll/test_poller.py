@@ -30,6 +30,8 @@ from coro._poll import events
 from coro._poll.descriptors import kevent_key
 from coro._poll.events import EV, EVFILT, event_map, wait_for
 
+pytestmark = pytest.mark.poller
+
 READ, WRITE, EXCEPT = EVFILT.READ, EVFILT.WRITE, EVFILT.EXCEPT
 READ_READY = 2
 
@@ -451,7 +453,7 @@ def test_interrupted_by_timeouts_then_served(pipe):
                 coro.with_timeout(0.001, wait_for, pipe.r, READ)
             assert event_map == {}
         os.write(pipe.w, b"x")
-        return coro.with_timeout(5, wait_for, pipe.r, READ).ident
+        return coro.with_timeout(60, wait_for, pipe.r, READ).ident
 
     assert coro.run(main) == pipe.r
 
@@ -494,10 +496,10 @@ def test_readiness_is_remembered(pipe):
         os.write(pipe.w, b"x")
         let_others_run()
         assert events._fd_flags(pipe.r) & READ_READY
-        coro.with_timeout(5, events._wait_owned, pipe.r, READ)
+        coro.with_timeout(60, events._wait_owned, pipe.r, READ)
         assert not events._fd_flags(pipe.r) & READ_READY
         # An explicit wait asks the kernel again.
-        coro.with_timeout(5, events._wait_owned, pipe.r, READ, True)
+        coro.with_timeout(60, events._wait_owned, pipe.r, READ, True)
         os.read(pipe.r, 10)
         with pytest.raises(coro.TimeoutError):
             coro.with_timeout(0.001, events._wait_owned, pipe.r, READ, True)
@@ -529,7 +531,7 @@ def test_interrupted_after_the_event_leaves_it_for_the_next(pipe, pipe2):
         os.write(pipe.w, b"2")
         a.join()
         k.join()
-        coro.with_timeout(5, events._wait_owned, pipe.r, READ)
+        coro.with_timeout(60, events._wait_owned, pipe.r, READ)
         events._disown(pipe.r)
         return outcome
 
@@ -590,7 +592,7 @@ def test_adopting_a_number_flushes_stale_waiters(pipe):
         t.join()
         # The same open file is known to the kernel from before: owning it must still arm it.
         os.write(pipe.w, b"x")
-        coro.with_timeout(5, events._wait_owned, pipe.r, READ)
+        coro.with_timeout(60, events._wait_owned, pipe.r, READ)
         events._disown(pipe.r)
         return outcome
 
@@ -678,7 +680,7 @@ def test_owned_number_closed_behind_our_back_and_reused(pipe, pipe2):
         with pytest.raises(coro.TimeoutError):
             coro.with_timeout(0.001, events._wait_owned, fd, READ)
         os.write(pipe2.w, b"new")
-        coro.with_timeout(5, events._wait_owned, fd, READ)
+        coro.with_timeout(60, events._wait_owned, fd, READ)
         events._disown(fd)
         os.close(copy)
         return os.read(fd, 10)
@@ -846,7 +848,7 @@ def test_descriptors_are_close_on_exec_and_closed_at_the_end():
 def test_loops_one_after_the_other_with_one_owned_descriptor(pipe):
     def main():
         os.write(pipe.w, b"x")
-        coro.with_timeout(5, events._wait_owned, pipe.r, READ)
+        coro.with_timeout(60, events._wait_owned, pipe.r, READ)
         os.read(pipe.r, 10)
 
     def own():
@@ -917,8 +919,8 @@ def test_fork_leaves_the_parents_registrations_alone():
             os.waitpid(pid, 0)
             os.write(w, b"x")
             os.write(w2, b"x")
-            coro.with_timeout(5, t.join)
-            coro.with_timeout(5, u.join)
+            coro.with_timeout(60, t.join)
+            coro.with_timeout(60, u.join)
             print("fine")
         coro.run(main)
         """)
@@ -982,7 +984,7 @@ def test_random_interruptions_lose_no_wakeup(seed):
                 victim.raise_exception(Woken)
             coro.yield_slice()
         for r in readers:
-            coro.with_timeout(10, r.join)
+            coro.with_timeout(60, r.join)
         for p in pipes:
             if owned[p]:
                 events._disown(p.r)

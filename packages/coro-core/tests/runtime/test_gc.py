@@ -160,7 +160,7 @@ def test_a_collection_in_another_os_thread_hinders_nobody():
 
         def __del__(self):
             inside.set()
-            leave.wait(30)
+            leave.wait(60)
 
     def collects():
         Cyclic()
@@ -170,7 +170,7 @@ def test_a_collection_in_another_os_thread_hinders_nobody():
         other = threading.Thread(target=collects)
         other.start()
         try:
-            assert inside.wait(30)
+            assert inside.wait(60)
             for _ in range(100):
                 coro.yield_slice()
             coro.sleep_relative(0.001)

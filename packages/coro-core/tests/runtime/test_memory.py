@@ -37,6 +37,7 @@ def flat(samples, slack=256 << 10):
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.parametrize("slots", [1, 3, 64])
 def test_short_lived_threads_leave_nothing(slots):
     lines = ok(f"{HEAD}\ncoro.set_stack_slots({slots})" + """
@@ -72,6 +73,7 @@ print(coro.get_live_coros(), any(scheduler._slot_owners()))
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 def test_long_lived_threads_that_swap_for_ever_leave_nothing():
     lines = ok(HEAD + """
 coro.set_stack_slots(3)
@@ -100,6 +102,7 @@ coro.run(main)
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.parametrize("slots", [1, 64])
 def test_a_million_nested_deallocations_inside_threads(slots):
     """CPython 3.14 and newer decide by the stack pointer whether a deallocation is postponed; told nothing about the
@@ -127,6 +130,7 @@ coro.run(main)
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 def test_deep_containers_are_taken_apart_inside_threads():
     lines = ok(HEAD + """
 def work():
@@ -152,6 +156,7 @@ coro.run(main)
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 def test_deep_python_recursion_gives_its_data_stack_back():
     lines = ok(HEAD + """
 def down(n):

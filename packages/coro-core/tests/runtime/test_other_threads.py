@@ -12,6 +12,8 @@ from support import ok, program
 
 import coro
 
+pytestmark = pytest.mark.poller
+
 
 @pytest.fixture(autouse=True)
 def quiet():

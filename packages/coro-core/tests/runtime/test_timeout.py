@@ -11,6 +11,8 @@ from support import advance, virtual_clock
 
 import coro
 
+pytestmark = pytest.mark.poller
+
 
 @pytest.fixture
 def clock():

@@ -13,6 +13,8 @@ from support import advance, virtual_clock
 import coro
 from coro._clock import ticks as _ticks
 
+pytestmark = pytest.mark.poller
+
 
 @pytest.fixture
 def clock():

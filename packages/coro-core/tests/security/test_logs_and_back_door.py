@@ -97,5 +97,5 @@ def test_guessing_the_token(leaves_nothing):
         server.close()
         coro.sleep_relative(0)
 
-    coro.run(lambda: coro.with_timeout(20, main))
+    coro.run(lambda: coro.with_timeout(60, main))
     assert seen == []

@@ -410,6 +410,7 @@ def test_a_lock_of_the_operating_system_held_over_a_switch_is_visible_in_a_dump(
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.skipif(
     shutil.which("gdb") is None and not os.environ.get("CORO_REQUIRE_SERVERS"), reason="needs gdb: install it"
 )

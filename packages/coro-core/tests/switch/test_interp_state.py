@@ -497,6 +497,7 @@ def test_endless_recursion_is_a_recursion_error(what):
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.parametrize("what", EXHAUSTING)
 @pytest.mark.parametrize("slots", ["1", "3"])
 def test_endless_recursion_with_an_enormous_limit(what, slots):
@@ -529,6 +530,7 @@ def test_endless_recursion_with_an_enormous_limit(what, slots):
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 def test_a_limit_raised_inside_a_thread_is_safe_from_its_next_slice_on():
     outcome = program("""
         import coro, sys

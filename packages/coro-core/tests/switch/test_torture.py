@@ -24,17 +24,20 @@ def run(script, *arguments, env=None, options=()):
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.parametrize("slots", [1, 3, 64])
 def test_thousands_of_threads(slots):
     print(run("run.py", "--slots", slots, "--threads", 1500, "--seed", SEED + slots))
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 def test_more_threads_alive_than_ever_fit_the_slots():
     print(run("run.py", "--slots", 3, "--threads", 2000, "--alive", 2000, "--steps", 2, "--cheap", "--seed", SEED))
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.parametrize("slots", [1, 64])
 def test_with_debugging_allocator_and_development_mode(slots):
     print(run("run.py", "--slots", slots, "--threads", 250, "--seed", SEED, env={"PYTHONMALLOC": "debug"},
@@ -42,6 +45,7 @@ def test_with_debugging_allocator_and_development_mode(slots):
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.parametrize("slots", [1, 3, 64])
 def test_shutdown_at_every_suspension(slots):
     print(run("script.py", "--slots", slots))

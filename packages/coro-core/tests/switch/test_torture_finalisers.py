@@ -31,10 +31,12 @@ def run(*options, **variables):
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 def test_finalisers_in_foreign_os_threads():
     run()
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 def test_finalisers_with_debugging_allocator_and_development_mode():
     run("-X", "dev", PYTHONMALLOC="debug")

@@ -27,7 +27,7 @@ from sync_names import (
 import coro
 from coro._sync.select import case, select
 
-pytestmark = pytest.mark.usefixtures("leaves_nothing")
+pytestmark = [pytest.mark.usefixtures("leaves_nothing"), pytest.mark.poller]
 
 
 # ------------------------------------------------------------------------------------------------- what there is

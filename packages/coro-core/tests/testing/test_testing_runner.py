@@ -249,7 +249,7 @@ def outcome_of(cls):
 def test_a_test_case_class():
     log = []
 
-    @testing.coro_test(timeout=20)
+    @testing.coro_test(timeout=60)
     class Case(unittest.TestCase):
         def setUp(self):
             coro.yield_slice()
