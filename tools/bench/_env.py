@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tools.dev import environments, packages, pythons
 
-from ._suites import DISTRIBUTIONS
+from ._suites import DISTRIBUTIONS, WORKLOADS
 
 HERE = Path(__file__).resolve().parent
 
@@ -76,9 +76,9 @@ class Environment:
             self.folder.mkdir(parents=True, exist_ok=True)
             _run([python, "-m", "venv", str(self.folder)], "making a virtual environment")
         self.variables = dict(os.environ, PYTHONHASHSEED="0")
-        self.variables.pop("PYTHONPATH", None)
-        if coro_path is not None:
-            self.variables["PYTHONPATH"] = str(coro_path.resolve())
+        # Workloads of packages share what those here share.
+        folders = [str(WORKLOADS)] if coro_path is None else [str(coro_path.resolve()), str(WORKLOADS)]
+        self.variables["PYTHONPATH"] = os.pathsep.join(folders)
         self.versions: dict[str, str | None] = {}
         self.python_version: str = described["python"]
         self.missing: dict[str, str] = {}

@@ -362,7 +362,7 @@ def _of_package(package: Path) -> ModuleType | None:
 def _all(root: Path = packages.ROOT) -> tuple[tuple[Case, ...], dict[Path, tuple[str, ...]]]:
     """The cases of coro-core and of all packages; the programs whose instructions are counted, and for what."""
     cases = list(_CORE)
-    counted = {
+    counted: dict[Path, tuple[str, ...]] = {
         WORKLOADS / "counted.py": ("switch", "evacuated", "echo", "request", "spawn", "timeout", "fifo"),
     }
     for package in packages.others(root):

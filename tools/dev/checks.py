@@ -29,6 +29,8 @@ def mypy_arguments(root: Path = ROOT) -> tuple[list[str], dict[str, str]]:
     typed, sources = packages.typed(root)
     builders = [package / "hatch_build.py" for package in packages.packages(root)]
     found = [*typed, *(path for path in builders if path.exists()), *(root / tool for tool in TOOLS)]
+    # What the benchmarks of packages import from those of the tools.
+    sources = [root / "tools" / "bench" / "workloads", *sources]
     return [str(path.relative_to(root)) for path in found], {"MYPYPATH": os.pathsep.join(map(str, sources))}
 
 
