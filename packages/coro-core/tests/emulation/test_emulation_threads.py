@@ -383,6 +383,59 @@ def test_start_new_thread():
     assert outcome == ["ok"]
 
 
+def test_two_threads_join_one():
+    assert emulated("""
+        import threading
+
+        def main():
+            for _ in range(3):
+                stop, joined = threading.Event(), []
+                one = threading.Thread(target=stop.wait)
+                one.start()
+
+                def join():
+                    one.join()
+                    assert not one.is_alive()
+                    joined.append(1)
+
+                others = [threading.Thread(target=join) for _ in range(4)]
+                late = threading.Thread(target=lambda: (one.join(0.001), joined.append(one.is_alive())))
+                late.start()
+                for other in others:
+                    other.start()
+                late.join()
+                assert joined == [True]
+                stop.set()
+                one.join()
+                for other in others:
+                    other.join()
+                one.join()
+                print(joined)
+    """) == ["[True, 1, 1, 1, 1]"] * 3
+
+
+def test_a_coro_thread_and_an_os_thread_join_one():
+    assert emulated("""
+        import threading
+
+        def main():
+            stop, joined = threading.Event(), []
+            one = threading.Thread(target=stop.wait)
+            one.start()
+            real = coro.emulation.original("threading")
+            outside = real.Thread(target=lambda: (one.join(), joined.append("outside")))
+            outside.start()
+            inside = threading.Thread(target=lambda: (one.join(), joined.append("inside")))
+            inside.start()
+            coro.yield_slice()
+            stop.set()
+            inside.join()
+            while outside.is_alive():
+                coro.sleep_relative(0.001)
+            print(sorted(joined))
+    """) == ["['inside', 'outside']"]
+
+
 @pytest.mark.skipif(not hasattr(_thread, "set_name"), reason="3.14 is the first Python with names of OS threads")
 def test_names_are_cut_for_the_system_only():
     emulated("""

@@ -37,6 +37,16 @@ def fork() -> int:
     return os.fork()
 
 
+def _before_fork() -> None:
+    scheduler._before_fork()
+    events._before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    events._after_fork()
+    scheduler._after_fork_in_parent()
+
+
 def _after_fork_in_child() -> None:
     try:
         if scheduler._after_fork_in_child():
@@ -48,5 +58,5 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(
-    before=events._before_fork, after_in_parent=events._after_fork, after_in_child=_after_fork_in_child
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
 )

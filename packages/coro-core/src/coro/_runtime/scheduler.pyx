@@ -672,6 +672,11 @@ cdef inline int check_os_thread() except -1:
     return 0
 
 
+cdef PyObject *forker = NULL           # the thread that the interpreter forks in now, with hooks to follow
+cdef int *forker_depth = NULL          # its no_switch_depth
+cdef int child_unclean = 0             # in a forked child, until _after_fork_in_child() has been called
+
+
 cdef coro refuse_switch(PyThreadState *ts):
     """Why the caller must not block now; returns the running thread when it may after all."""
     cdef coro me
@@ -684,6 +689,9 @@ cdef coro refuse_switch(PyThreadState *ts):
         raise YieldFromMain("a blocking operation was tried in the event loop itself (a signal handler or a callback "
                             "that it runs); spawn a thread for it with coro.spawn(function)")
     me = <coro>running
+    if child_unclean:
+        raise NoSwitchError("a hook of os.register_at_fork tried to block in the child before coro had left the "
+                            "parent's threads behind; register it after importing coro")
     if me.no_switch_depth:
         raise NoSwitchError("a blocking operation was tried inside coro.no_switch(); move it out of the block")
     if coro_interp_known.collecting[0] and (collecting_in == 0 or collecting_in == PyThread_get_thread_ident()):
@@ -2551,11 +2559,34 @@ def _count_own_os_threads(int delta):
 cdef void at_fork_in_child() noexcept nogil:
     # Inside fork(2), before CPython frees the states of the OS threads that are gone. When one of them ran the loop, its
     # state may have a thread's data stack, and frames of main that other frames lead to.
-    if loop_ts != NULL and coro_os_thread() != loop_os_thread:
+    global child_unclean
+    if loop_ts == NULL:
+        return
+    if coro_os_thread() != loop_os_thread:
         coro_forget_datastack(loop_ts)
+    elif forker != NULL and forker == running and not child_unclean:
+        # The interpreter runs hooks of others before ours. Until ours has, the parent's threads stand in the run queue:
+        # no switch.
+        child_unclean = 1
+        forker_depth[0] += 1
 
 
 pthread_atfork(NULL, NULL, at_fork_in_child)
+
+def _before_fork():
+    """In the parent, and not where C code forks without the interpreter's hooks."""
+    global forker, forker_depth
+    if running != NULL and coro_os_thread() == loop_os_thread:
+        forker = running
+        forker_depth = &(<coro>running).no_switch_depth
+
+
+def _after_fork_in_parent():
+    """The end of what _before_fork() began."""
+    global forker
+    if running == forker and coro_os_thread() == loop_os_thread:
+        forker = NULL
+
 
 cdef coro successor = None             # in a forked child: who took the place of run()'s main thread
 
@@ -2569,7 +2600,11 @@ def _after_fork_in_child():
     global loop_ts, loop_os_thread, main_thread, running, posts_state, the_poller, ending, exit_wanted, n_io_counted
     global n_posts
     global n_switches, n_spawned, n_passes, n_polls, n_timers_fired, n_bounded, successor, slots_ready, refused
-    global deadlock_reported, main_told
+    global deadlock_reported, main_told, forker, child_unclean
+    forker = NULL
+    if child_unclean:
+        child_unclean = 0
+        (<coro>running).no_switch_depth -= 1
     n_switches = n_spawned = n_passes = n_polls = n_timers_fired = n_bounded = 0
     memset(&coro_slot_counted, 0, sizeof(coro_slot_counted))
     if the_poller is not None:

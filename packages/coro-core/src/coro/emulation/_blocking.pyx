@@ -64,6 +64,7 @@ require_abi()
 cdef extern from *:
     """
     #include <poll.h>
+    #include <pthread.h>
     #include <sys/types.h>
     #include <sys/socket.h>
     static int coro_poll_one(int fd, short events) {
@@ -83,11 +84,19 @@ cdef extern from *:
         _PyErr_WriteUnraisableMsg("in thread started by", function);
     #endif
     }
+
+    /* How often this process was forked off, counted before any Python code runs in the child. */
+    static int coro_n_forks = 0;
+    static void coro_emulated_in_child(void) { coro_n_forks++; }
+    static void coro_count_forks(void) { pthread_atfork(NULL, NULL, coro_emulated_in_child); }
+
     static int coro_lock_timed(PyThread_type_lock lock, long long microseconds) {
         return (int)PyThread_acquire_lock_timed(lock, (PY_TIMEOUT_T)microseconds, 1);
     }
     """
     void coro_unraisable(object, object)
+    int coro_n_forks
+    void coro_count_forks() nogil
     int coro_lock_timed(PyThread_type_lock, long long) nogil
     int PY_LOCK_ACQUIRED, PY_LOCK_INTR
     int coro_poll_one(int fd, short events) nogil
@@ -102,6 +111,8 @@ ctypedef unsigned long long uint64_number
 
 cdef extern from "Python.h":
     bytes PyBytes_FromStringAndSize(char *, Py_ssize_t)
+
+coro_count_forks()
 
 cdef int _EAGAIN = _errno.EAGAIN
 cdef object current_thread = scheduler.current
@@ -182,6 +193,8 @@ cdef int look_at_clock() except -1:
     if type(thread) is not coro:
         return 0
     me = <coro>thread
+    if fork_depths and me.number in fork_depths:
+        return 0
     if me.number != slice_of:
         slice_of = me.number
         slice_began = now
@@ -206,6 +219,45 @@ cdef inline int be_fair() except -1:
 def fair():
     """Something was done without waiting: let others run if the calling thread has had the CPU for long."""
     be_fair()
+
+
+# -- Forks ---------------------------------------------------------------------------------------------
+#
+# Hooks of os.register_at_fork take and release locks, so they give way; then somebody else would run between the first
+# hook and the last, in the child as well, where the parent's threads have no business. So a thread that forks does not
+# give way. One that has to wait for another thread does wait: nobody but that thread could end it.
+
+cdef dict fork_depths = {}             # id of a thread that is forking -> how many pairs of hooks are open
+
+
+def fork_begins():
+    """A hook before a fork: the calling thread does not give way until fork_is_over() was called as often."""
+    thread = current_thread()
+    if type(thread) is coro:
+        fork_depths[(<coro>thread).number] = fork_depths.get((<coro>thread).number, 0) + 1
+
+
+def fork_is_over():
+    """The hook in the parent that belongs to fork_begins()."""
+    thread = current_thread()
+    cdef int depth
+    if type(thread) is coro:
+        depth = fork_depths.pop((<coro>thread).number, 0) - 1
+        if depth > 0:
+            fork_depths[(<coro>thread).number] = depth
+
+
+def forget_forks():
+    """The hook in the child."""
+    fork_depths.clear()
+
+
+def is_forking():
+    """Does the calling thread run hooks of a fork?"""
+    if not fork_depths:
+        return False
+    thread = current_thread()
+    return type(thread) is coro and (<coro>thread).number in fork_depths
 
 
 # -- Signals and time limits ---------------------------------------------------------------------------
@@ -314,6 +366,10 @@ cdef class Waiter:
     cdef PyThread_type_lock bell
     cdef bint granted
     cdef bint waiting
+    cdef int n_forks                    # it stayed behind in the parent if that has changed
+
+    def __cinit__(self):
+        self.n_forks = coro_n_forks
 
     def __dealloc__(self):
         if self.bell != NULL:
@@ -328,6 +384,8 @@ def _rouse(Waiter w):
 
 cdef bint grant(Waiter w):
     """Give the lock to a waiter; False if it is beyond receiving anything."""
+    if w.n_forks != coro_n_forks:
+        return False
     if w.thread is None:
         w.granted = True
         PyThread_release_lock(w.bell)
@@ -531,6 +589,53 @@ cdef class Lock(Guard):
 
     def __exit__(self, *exc):
         self.release()
+
+    def _at_fork_reinit(self):
+        self.taken = False
+        self.line = None
+
+    def __repr__(self):
+        state = "locked" if self.taken else "unlocked"
+        return f"<{state} _thread.lock object at {<size_t><PyObject *>self:#x}>"
+
+
+@cython.final
+cdef class Sentinel(Guard):
+    """A lock that a thread holds as long as it lives. Whoever joins it takes the lock and releases it, and goes on in
+    the belief that nobody has it then (`threading` of Python 3.11 and 3.12 asserts that): so release() opens the lock
+    for all who wait instead of handing it to one of them."""
+
+    def acquire(self, blocking=True, timeout=MINUS_ONE):
+        """See threading.Lock.acquire."""
+        cdef double seconds = checked_timeout(blocking, timeout)
+        cdef double deadline = 0
+        if seconds > 0:
+            deadline = <double>monotonic() + seconds
+        while self.taken:
+            if seconds == 0:
+                be_fair()
+                return False
+            if seconds > 0:
+                seconds = max(0.0, deadline - <double>monotonic())
+            if not self.wait(seconds):
+                return False
+        self.take()
+        return True
+
+    def release(self):
+        """See threading.Lock.release."""
+        if not self.taken:
+            raise RuntimeError("release unlocked lock")
+        self.taken = False
+        while self.line:
+            grant(<Waiter>self.line.popleft())
+
+    cdef int pass_on(self) except -1:
+        return 0                        # who was told that it is open, and goes away, has nothing to pass on
+
+    def locked(self):
+        """Is the lock locked?"""
+        return self.taken
 
     def _at_fork_reinit(self):
         self.taken = False

@@ -52,6 +52,7 @@ class _State:
         self.finder: _fresh.Finder | None = None
         self.own: list[tuple[dict[str, Any], str, Any]] = []
         self.spawn_main: Callable[..., Any] | None = None
+        self.encloses_hooks = False  # hooks of forks stay for good
 
 
 _state = _State()
@@ -123,6 +124,9 @@ def install() -> None:
         _show_originals_to_own_modules()
         threading.take_over_main(plan)
         problems = _instances.exchange()
+        if not _state.encloses_hooks:
+            _os.enclose_hooks()
+            _state.encloses_hooks = True
         signal.take_over()
         _state.spawn_main = scheduler._spawn_main
         scheduler._spawn_main = _spawn_main

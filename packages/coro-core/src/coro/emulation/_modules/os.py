@@ -27,6 +27,7 @@ _read: Any = os.read
 _write: Any = os.write
 _readv: Any = getattr(os, "readv", None)
 _system: Any = os.system
+_register_at_fork: Any = os.register_at_fork
 _PIPE_BUF = getattr(select, "PIPE_BUF", 512)
 
 
@@ -143,7 +144,23 @@ def system(command: Any) -> int:
     return in_thread(_system, command)  # type: ignore[no-any-return]
 
 
+def register_at_fork(**hooks: Any) -> None:
+    """Register functions that are called around a fork; see os.register_at_fork."""
+    _register_at_fork(**hooks)
+    enclose_hooks()
+
+
+def enclose_hooks() -> None:
+    """Have no thread give way from before the first hook of a fork that is registered by now until after the last.
+
+    Hooks before a fork run in the opposite order of registration, those after it in that order, so a pair that is
+    registered last encloses all others."""
+    _register_at_fork(
+        before=_blocking.fork_begins, after_in_parent=_blocking.fork_is_over, after_in_child=_blocking.forget_forks
+    )
+
+
 def plan(p: Plan) -> None:
     """What to replace."""
-    for function in (waitpid, wait, wait3, wait4, waitid, read, readv, write, system):
+    for function in (waitpid, wait, wait3, wait4, waitid, read, readv, write, system, register_at_fork):
         p.replace(os, function.__name__, function)

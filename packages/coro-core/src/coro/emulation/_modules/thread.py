@@ -45,7 +45,7 @@ class _Record:
 
     def __init__(self, handle: ThreadHandle | None, daemon: bool) -> None:
         self.handle = handle
-        self.sentinel: _blocking.Lock | None = None
+        self.sentinel: _blocking.Sentinel | None = None
         self.thread: scheduler.coro | None = None
         self.daemon = daemon
 
@@ -248,7 +248,7 @@ def set_sentinel() -> Any:
     record = _records.get(scheduler.current().id) if _blocking.in_thread_of_loop() else None
     if record is None:
         return _sentinel_native()
-    record.sentinel = _blocking.Lock()
+    record.sentinel = _blocking.Sentinel()
     return record.sentinel
 
 

@@ -110,7 +110,7 @@ def take_over_main(p: Plan) -> None:
             new = _thread.make_thread_handle(handle.ident)
             p.set(main, _HANDLE, new)
     elif getattr(main, "_tstate_lock", None) is not None:
-        lock = _blocking.Lock()
+        lock = _blocking.Sentinel()
         lock.acquire()
         _swap_in_shutdown(_module._main_thread._tstate_lock, lock)
         p.set(main, "_tstate_lock", lock)

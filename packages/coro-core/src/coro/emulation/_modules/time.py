@@ -16,8 +16,9 @@ _LONGEST = 2.0**63 / 1e9  # seconds; what the original takes
 
 
 def sleep(seconds: Any, /) -> None:
-    """Delay execution of the calling thread for that many seconds; other coro threads run meanwhile."""
-    if not _blocking.in_thread_of_loop():
+    """Delay execution of the calling thread for that many seconds; other coro threads run meanwhile, but not while a
+    fork is going on."""
+    if not _blocking.in_thread_of_loop() or _blocking.is_forking():
         _sleep(seconds)
         return
     if not isinstance(seconds, float):
