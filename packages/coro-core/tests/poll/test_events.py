@@ -465,6 +465,44 @@ def test_earlier_wakeup_descriptor_is_restored():
             assert signal.set_wakeup_fd(-1) == a.fileno()
 
 
+def test_an_earlier_wakeup_descriptor_gets_what_comes_during_the_loop():
+    a, b = socket.socketpair()
+    with a, b:
+        a.setblocking(False)
+        b.setblocking(False)
+        signal.set_wakeup_fd(a.fileno())
+        before = signal.signal(signal.SIGUSR1, lambda *args: None)
+
+        def main():
+            coro.sleep_relative(0.001)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            coro.sleep_relative(0.001)
+            assert b.recv(10) == bytes([signal.SIGUSR1])
+
+        try:
+            coro.run(main)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+            assert signal.set_wakeup_fd(-1) == a.fileno()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_earlier_wakeup_descriptor_that_was_closed_is_no_error(again):
+    a, b = socket.socketpair()
+    with a, b:
+        a.setblocking(False)
+        signal.set_wakeup_fd(a.fileno())
+
+        def main():
+            coro.sleep_relative(0.001)
+            if again:  # the program replaces the loop's own
+                signal.set_wakeup_fd(a.fileno())
+            a.close()
+
+        coro.run(main)
+        assert signal.set_wakeup_fd(-1) == -1
+
+
 # -- files ----
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, binding=False, auto_pickle=False, embedsignature=True, embedsignature.format=clinic
-"""The Linux side of the poller: epoll, with pidfd for processes and inotify for files.
+"""The Linux side of the poller: epoll, with pidfd for processes (SIGCHLD where that is refused) and inotify for files.
 
 Owned descriptors are registered once for reading, edge triggered, and once more when a thread first waits to write
 (from the start would mean an event "writable" for each new connection): after that a wait costs no system call.
@@ -30,7 +30,7 @@ LINK by comparing link counts, WRITE, ATTRIB and RENAME directly, REVOKE when th
 Changes made through mmap(2) are not seen.
 """
 
-from libc.errno cimport EBADF, EEXIST, EINTR, EINVAL, ENOENT, ENOSYS, EPERM, errno
+from libc.errno cimport EBADF, ECHILD, EEXIST, EINTR, EINVAL, ENOENT, ENOSYS, EPERM, ESRCH, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from cpython.exc cimport PyErr_CheckSignals
@@ -40,13 +40,17 @@ from cpython.ref cimport Py_DECREF
 from coro._poll.events cimport EventPoller
 from coro._poll.descriptors cimport (
     EV_EOF, EV_ERROR, FD_EXCEPT_READY, FD_HANDLERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED,
-    FD_WRITE_READY, FOREIGN, F_PROC, F_READ, F_WRITE, fd_lookup, fd_state, fd_wanted, kevent_target,
-    new_event,
+    FD_WRITE_READY, FOREIGN, F_PROC, F_READ, F_SIGNAL, F_WRITE, fd_lookup, fd_state, fd_wanted, kevent_target,
+    new_event, new_key,
 )
 from coro._runtime.likely cimport unlikely
-from coro._runtime.scheduler cimport coro, wake
+from coro._runtime.scheduler cimport TimerTarget, coro, timer_add, timer_cancel, wake
+from coro._clock.ticks cimport from_ns, now as ticks_now
+
+import signal as _signal
 
 from coro import oserrors
+from coro._poll.events import _ignore_signal
 from coro.exceptions import LoopError
 
 cdef extern from *:
@@ -90,7 +94,7 @@ cdef extern from *:
         int64_t set_for;        /* the sleep it was set for, ns; 0: it rang since, or was not set */
     } coro_alarm;
 
-    static int64_t coro_monotonic_ns(void) {
+    static int64_t coro_alarm_clock_ns(void) {
         struct timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
         return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -116,7 +120,7 @@ cdef extern from *:
         int64_t now, when;
         struct itimerspec wanted;
         if (alarm->set_for && ns >= alarm->set_for) return 1;
-        now = coro_monotonic_ns();
+        now = coro_alarm_clock_ns();
         if (ns > INT64_MAX - now) ns = INT64_MAX - now;
         when = now + ns;
         if (alarm->rings_at > now && alarm->rings_at <= when) return 1;
@@ -229,6 +233,10 @@ cdef extern from *:
     int __atomic_load_n(int *, int) noexcept nogil
     int __ATOMIC_SEQ_CST
 
+cdef extern from "signal.h" nogil:
+    int SIGCHLD
+    int kill(int, int)
+
 cdef extern from "_poll/children.h" nogil:
     int coro_child_ended(int, int *)
     int coro_stat(int, uint64_t *, uint64_t *)
@@ -252,6 +260,8 @@ cdef enum:
     TAG_INOTIFY = 3
     TAG_PROC = 4             # the high word is the pidfd
     TAG_ALARM = 5
+    RARE_LOOK_NS = 1000000000
+    FREQUENT_LOOK_NS = 20000000
 
 coro_find_single_threaded()
 
@@ -270,6 +280,18 @@ cdef inline int wake_waiter(PyObject **slot) noexcept:
     return n
 
 
+cdef class _ChildLook(TimerTarget):
+    """The timer that looks at children where no pidfd tells of them."""
+    cdef EpollPoller poller
+
+    cdef int fire(self) except -1:
+        cdef EpollPoller p = self.poller
+        if p is not None:
+            p.look_at_children()
+            p.want_child_signals()
+        return 0
+
+
 cdef class EpollPoller(EventPoller):
     """The poller of Linux.
 
@@ -284,11 +306,15 @@ cdef class EpollPoller(EventPoller):
     cdef epoll_event *events
     cdef int position, filled
     cdef dict children          # pidfd -> kevent_target
+    cdef list by_signal         # of children that no pidfd tells of
+    cdef bint holds_sigchld     # its action was the default; a SIGNAL target may have taken over since
+    cdef _ChildLook child_look  # the timer beside the signal; None unless there are such
     cdef dict watches           # inotify watch descriptor -> list of kevent_target
 
     def __cinit__(self):
         self.epoll_fd = self.event_fd = self.inotify_fd = self.alarm.fd = -1
         self.children = {}
+        self.by_signal = []
         self.watches = {}
         self.can_linger = True
 
@@ -581,6 +607,8 @@ cdef class EpollPoller(EventPoller):
         pid = t.key.ident
         t.fd = coro_pidfd_open(pid)
         if t.fd < 0:
+            if errno == ENOSYS or errno == EPERM:
+                return self.begin_child_by_signal(t)
             raise oserrors.make(errno)
         r = coro_child_ended(pid, &status)
         if r == 0:
@@ -594,6 +622,71 @@ cdef class EpollPoller(EventPoller):
             raise oserrors.make(-r)
         self.children[t.fd] = t
         return 0
+
+    # Without pidfd_open(2) (Linux before 5.3, or a sandbox that refuses it) SIGCHLD says that one of the children has
+    # ended, and each that is awaited is looked at. Signals merge, and the program may change the action. So a timer
+    # looks, too: seldom where the signal comes, often where it cannot (a loop beside the main OS thread).
+    cdef int begin_child_by_signal(self, kevent_target t) except -1:
+        cdef int status = 0, r
+        self.by_signal.append(t)
+        try:
+            self.want_child_signals()
+            r = coro_child_ended(t.key.ident, &status)     # after that, so that no end is missed
+            if r < 0:
+                if r == -ECHILD and kill(t.key.ident, 0) < 0 and errno == ESRCH:
+                    r = -ESRCH
+                raise oserrors.make(-r)
+        except:
+            self.end_other(t)
+            raise
+        if r > 0:
+            t.event = new_event(t.key.ident, F_PROC, 0, NOTE_EXIT, status)
+        return 0
+
+    cdef int want_child_signals(self) except -1:
+        cdef bint comes
+        if not self.by_signal:
+            return 0
+        action = _signal.getsignal(SIGCHLD)
+        if self.signal_read >= 0 and action is _signal.SIG_DFL:
+            _signal.signal(SIGCHLD, _ignore_signal)
+            comes = self.holds_sigchld = True
+        else:
+            comes = self.signal_read >= 0 and callable(action)
+        if self.child_look is None:
+            self.child_look = _ChildLook.__new__(_ChildLook)
+            self.child_look.poller = self
+        timer_cancel(self.child_look)
+        timer_add(self.child_look, ticks_now() + from_ns(RARE_LOOK_NS if comes else FREQUENT_LOOK_NS))
+        return 0
+
+    cdef int end_child_by_signal(self, kevent_target t) except -1:
+        if t not in self.by_signal:
+            return 0
+        self.by_signal.remove(t)
+        if self.by_signal:
+            return 0
+        if self.child_look is not None:
+            timer_cancel(self.child_look)
+            self.child_look.poller = None
+            self.child_look = None
+        if self.holds_sigchld:
+            self.holds_sigchld = False
+            if (_signal.getsignal(SIGCHLD) is _ignore_signal
+                    and new_key(F_SIGNAL, SIGCHLD) not in self.targets):
+                _signal.signal(SIGCHLD, _signal.SIG_DFL)
+        return 0
+
+    cdef int look_at_children(self) except -1:
+        cdef kevent_target t
+        cdef int status = 0, r, n_wakes = 0
+        for t in list(self.by_signal):
+            r = coro_child_ended(t.key.ident, &status)
+            if r < 0:
+                n_wakes += self.fired(t, EV_ERROR, 0, -r)
+            elif r > 0:
+                n_wakes += self.fired(t, 0, NOTE_EXIT, status)
+        return n_wakes
 
     cdef int begin_file(self, kevent_target t) except -1:
         cdef int fd = t.key.ident, e
@@ -619,7 +712,7 @@ cdef class EpollPoller(EventPoller):
         cdef int fd = t.fd
         t.fd = -1
         if fd < 0:
-            return 0
+            return self.end_child_by_signal(t) if t.key.filter == F_PROC else 0
         if t.key.filter == F_PROC:
             self.children.pop(fd, None)
             if self.epoll_fd >= 0:

@@ -9,7 +9,8 @@ from coro._runtime.scheduler cimport coro
 cdef class EventPoller(FdPoller):
     cdef dict lost_signals            # signal number -> count, of waiters interrupted after their signal came
     cdef int signal_read, signal_write
-    cdef object wakeup_before
+    cdef int program_fd               # where the program wants signals told, as by signal.set_wakeup_fd(); -1: nowhere
+    cdef bint program_warned          # and that it is told when that is full
     cdef int sleeping, interrupted    # set only around a call that may sleep; interrupt() triggers only then
 
     cdef bint going_to_sleep(self) noexcept                   # False: interrupted, so it must not. Then woke_up()
@@ -28,6 +29,9 @@ cdef class EventPoller(FdPoller):
     cdef int open_signals(self) except -1
     cdef int close_signals(self) except -1
     cdef int read_signals(self) except -1
+    cdef int look_at_children(self) except -1
+    cdef int want_child_signals(self) except -1
+    cdef int tell_program(self, unsigned char *numbers, ssize_t n) except -1
 
     # -- what a kernel's file adds
     cdef int close_kernel(self) noexcept                      # end it, with all registrations

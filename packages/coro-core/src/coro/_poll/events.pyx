@@ -21,11 +21,12 @@ import signal as _signal
 from collections.abc import Mapping as _Mapping
 from contextvars import copy_context as _copy_context
 from operator import index as _index
+from os import fstat as _fstat, get_blocking as _get_blocking, strerror as _strerror
 
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
-from cpython.exc cimport PyErr_CheckSignals
+from cpython.exc cimport PyErr_CheckSignals, PyErr_WriteUnraisable
 from cpython.object cimport PyObject, PyObject_AsFileDescriptor
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
@@ -116,6 +117,9 @@ cdef extern from "unistd.h" nogil:
     ssize_t read(int, void *, size_t)
     ssize_t write(int, const void *, size_t)
 
+cdef extern from "signal.h":
+    int SIGCHLD
+
 cdef enum:
     EV_KNOWN = 0x37          # ADD, DELETE, ENABLE, ONESHOT, CLEAR
     NOTE_SECONDS = 1
@@ -183,7 +187,8 @@ cdef class EventPoller(FdPoller):
 
     def __cinit__(self, *args, **kwargs):
         self.lost_signals = {}
-        self.signal_read = self.signal_write = -1
+        self.signal_read = self.signal_write = self.program_fd = -1
+        self.program_warned = True
 
     # -- the end, and interruptions by other OS threads
 
@@ -489,7 +494,11 @@ cdef class EventPoller(FdPoller):
             previous, t.previous = t.previous, None
             # Only undo what is still ours: the program may have installed something else meanwhile.
             if _signal.getsignal(t.key.ident) is _ignore_signal:
-                _signal.signal(t.key.ident, _signal.SIG_DFL if previous is None else previous)
+                if previous is None or previous is _ignore_signal:
+                    previous = _signal.SIG_DFL
+                _signal.signal(t.key.ident, previous)
+            if t.key.ident == SIGCHLD:
+                self.want_child_signals()
             return 0
         return self.end_other(t)
 
@@ -502,7 +511,7 @@ cdef class EventPoller(FdPoller):
             return 0
         fds = p[1]
         try:
-            self.wakeup_before = _signal.set_wakeup_fd(fds, warn_on_full_buffer=False)
+            self.program_fd = _signal.set_wakeup_fd(fds, warn_on_full_buffer=False)
         except ValueError:        # not the main OS thread: its signals are somebody else's business
             close(p[0])
             close(p[1])
@@ -524,12 +533,16 @@ cdef class EventPoller(FdPoller):
         self.signal_read = self.signal_write = -1
         coro_signal_pipe[0] = coro_signal_pipe[1] = -1
         try:
-            now = _signal.set_wakeup_fd(-1 if self.wakeup_before is None else self.wakeup_before)
+            try:
+                now = _signal.set_wakeup_fd(self.program_fd, warn_on_full_buffer=self.program_warned)
+            except (OSError, ValueError):     # it was closed, or blocks by now; or this is not the main OS thread
+                now = _signal.set_wakeup_fd(-1)
             if now != w:
                 _signal.set_wakeup_fd(now)
-        except ValueError:        # the earlier descriptor is gone, or this is not the main OS thread
+        except (OSError, ValueError):
             pass
-        self.wakeup_before = None
+        self.program_fd = -1
+        self.program_warned = True
         self.unwatch_signals(r)
         close(r)
         close(w)
@@ -551,15 +564,32 @@ cdef class EventPoller(FdPoller):
                     continue
                 break
             for i in range(n):
-                if buffer[i] < MAX_SIGNAL:
+                if 0 < buffer[i] < MAX_SIGNAL:
                     counts[buffer[i]] += 1
+            if self.program_fd >= 0:
+                self.tell_program(buffer, n)
         for i in range(MAX_SIGNAL):
             if counts[i]:
                 t = self.targets.get(new_key(F_SIGNAL, i))
                 if t is not None:
                     n_wakes += self.fired(t, 0, 0, counts[i])
+        if counts[SIGCHLD]:
+            n_wakes += self.look_at_children()
         PyErr_CheckSignals()
         return n_wakes
+
+    # The program's own wake-up descriptor gets the numbers, too, late by the time to the next poll.
+    cdef int tell_program(self, unsigned char *numbers, ssize_t n) except -1:
+        cdef ssize_t i
+        for i in range(n):
+            if numbers[i] == 0 or write(self.program_fd, &numbers[i], 1) == 1:
+                continue
+            if errno != EAGAIN:
+                return 0              # closed meanwhile
+            if self.program_warned:
+                report_full(self.program_fd)
+            return 0
+        return 0
 
     cdef int forget_all(self) except -1:
         FdPoller.forget_all(self)
@@ -574,11 +604,47 @@ cdef class EventPoller(FdPoller):
     cdef int end_other(self, kevent_target t) except -1:
         raise NotImplementedError
 
+    # Where the kernel does not tell of children by itself: SIGCHLD came; and somebody needs it.
+    cdef int look_at_children(self) except -1:
+        return 0
+
+    cdef int want_child_signals(self) except -1:
+        return 0
+
     cdef int watch_signals(self, int fd) except -1:
         raise NotImplementedError
 
     cdef int unwatch_signals(self, int fd) except -1:
         raise NotImplementedError
+
+
+cdef int report_full(int fd) except -1:
+    # In the words of the interpreter's own signal handler.
+    try:
+        raise BlockingIOError(_errno.EAGAIN, _strerror(_errno.EAGAIN))
+    except OSError:
+        PyErr_WriteUnraisable(f"the signal wake-up descriptor {fd}, which takes no more")
+    return 0
+
+
+def _set_wakeup_fd(number, warn_on_full_buffer):
+    """signal.set_wakeup_fd() for a program that runs in this loop: the loop's own descriptor stays, and the program's
+    gets from it what comes. Returns the program's earlier one; None where the loop has none: the original is due.
+
+    ValueError for a descriptor in blocking mode, OSError for none."""
+    cdef EventPoller p = event_poller()
+    cdef int fd = _index(number)
+    p.open_signals()
+    if p.signal_read < 0:
+        return None
+    if fd >= 0:
+        _fstat(fd)
+        if _get_blocking(fd):
+            raise ValueError(f"the fd {fd} must be in non-blocking mode")
+    before = p.program_fd
+    p.program_fd = fd if fd >= 0 else -1
+    p.program_warned = warn_on_full_buffer
+    return before
 
 
 cdef int begin_signal(EventPoller p, kevent_target t) except -1:

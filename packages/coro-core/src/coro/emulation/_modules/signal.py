@@ -14,14 +14,16 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from coro._runtime import scheduler
-from coro.emulation import _blocking
+from coro._poll import events
+from coro._runtime import scheduler as _scheduler
+from coro.emulation import _blocking as _emulated
 from coro.emulation._plan import Plan
 
 __all__ = ["handler_has_run", "plan", "take_over", "give_back"]
 
 _signal: Any = signal.signal
 _getsignal: Any = signal.getsignal
+_set_wakeup_fd: Any = signal.set_wakeup_fd
 _handlers: dict[int, Any] = {}
 _pausing: list[scheduler.coro] = []
 
@@ -147,8 +149,21 @@ def give_back() -> None:
     _of_the_loop.clear()
 
 
+def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
+    """Set the descriptor that is written to when a signal comes; see signal.set_wakeup_fd.
+
+    The loop lives by a descriptor of its own there, and hands on what comes: at its next poll, so a little later than
+    without coro. What is returned is what the program has set."""
+    if scheduler._in_loop_os_thread():
+        found = events._set_wakeup_fd(fd, bool(warn_on_full_buffer))
+        if found is not None:
+            return found
+    return int(_set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer))
+
+
 def plan(p: Plan) -> None:
     """What to replace."""
+    p.replace(signal, "set_wakeup_fd", set_wakeup_fd)
     p.replace(signal, "signal", emulated_signal)
     p.replace(signal, "getsignal", getsignal)
     p.replace(signal, "pause", pause)
