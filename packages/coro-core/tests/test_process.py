@@ -6,7 +6,9 @@ far away.
 
 from __future__ import annotations
 
+import concurrent.futures
 import fcntl
+import gc
 import inspect
 import os
 import signal
@@ -19,7 +21,8 @@ import pytest
 from support import advance, in_loop, ok, virtual_clock
 
 import coro
-from coro import oserrors
+from coro import oserrors, process
+from coro._poll.children import handlers_held
 from coro._poll.descriptors import kevent_key
 from coro.groups import group
 from coro.process import (
@@ -460,6 +463,146 @@ def test_end_of_the_loop_leaves_no_process():
         """
     )
     assert lines == ["none left"]
+
+
+class Boom(Exception):
+    """What the signal handler raises."""
+
+
+def raising_at(step, call):
+    """Call a function with a signal whose handler raises at a certain step of the calling thread. The steps are those
+    at which the interpreter looks for signals, in this module and subprocess: a Python function begins, a C function
+    has returned. Returns what it returned, Boom if it raised that, None where it has no such step."""
+    me, left = coro.current(), step
+
+    def count(frame, event, arg):
+        nonlocal left
+        if event not in ("call", "c_return") or coro.current() is not me or left < 0:
+            return
+        if frame.f_code.co_filename in (process.__file__, subprocess.__file__) and not in_finaliser(frame):
+            left -= 1
+            if left < 0:
+                signal.raise_signal(signal.SIGUSR1)
+
+    def handler(signum, frame):
+        raise Boom
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        try:
+            sys.setprofile(count)
+            found = call()
+        finally:
+            sys.setprofile(None)
+    except Boom:
+        return Boom
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    return None if left >= 0 else found
+
+
+def in_finaliser(frame):
+    """What is raised there goes nowhere."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def no_children():
+    """Wait until all are reaped by whoever is to reap them."""
+    with coro.timeout(20):
+        while True:
+            try:
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return True
+            coro.sleep_relative(0.001)
+
+
+def a_job():
+    job = spawn_job_bg(["echo", "x"], stdout=PIPE)
+    try:
+        assert job.stdout.recv(10) == b"x\n"
+        job.close()
+        return job.wait()
+    except BaseException:
+        job.abandon()
+        raise
+
+
+def a_job_that_is_left():
+    job = spawn_job_bg(["sleep", "1000"], stdin=PIPE, stdout=PIPE)
+    try:
+        job.abandon()
+    except BaseException:
+        job.abandon()
+        raise
+    return True
+
+
+def a_limit():
+    try:
+        capture(["sleep", "1000"], timeout=0.0001)
+    except ProcessTimeout:
+        return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", [a_job, a_job_that_is_left, lambda: capture(["echo", "x"]), a_limit])
+def test_a_signal_handler_that_raises_anywhere_leaves_nothing_behind(call):
+    """No child, no descriptor; and none is closed or reaped twice, which would raise something else."""
+
+    def test():
+        call()
+        assert no_children()
+        before = sorted(os.listdir("/proc/self/fd"))
+        step = raised = 0
+        while (outcome := raising_at(step, call)) is not None:
+            raised += outcome is Boom
+            assert no_children(), step
+            gc.collect()
+            assert sorted(os.listdir("/proc/self/fd")) == before, step
+            step += 1
+        assert raised > 20
+
+    coro.run(coro.with_timeout, 120, test)
+
+
+@in_loop
+def test_handlers_that_are_held_run_once_each_at_the_end():
+    seen = []
+
+    def handler(signum, frame):
+        seen.append((signum, frame.f_code.co_name))
+        if signum == signal.SIGUSR1:
+            raise Boom
+
+    before = [signal.signal(number, handler) for number in (signal.SIGUSR1, signal.SIGUSR2)]
+    signal.siginterrupt(signal.SIGUSR2, False)
+    try:
+        with pytest.raises(Boom), handlers_held():
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGUSR2)
+            assert seen == []
+            assert signal.getsignal(signal.SIGUSR1) is not handler
+        name = "test_handlers_that_are_held_run_once_each_at_the_end"
+        assert seen == [(signal.SIGUSR1, name), (signal.SIGUSR2, name)]
+        assert signal.getsignal(signal.SIGUSR1) is signal.getsignal(signal.SIGUSR2) is handler
+        with pytest.raises(KeyError), handlers_held():
+            raise KeyError
+        with handlers_held():
+            signal.raise_signal(signal.SIGUSR2)
+        assert len(seen) == 3
+    finally:
+        for number, was in zip((signal.SIGUSR1, signal.SIGUSR2), before, strict=True):
+            signal.signal(number, was)
+
+
+def test_handlers_are_not_held_beside_the_main_os_thread():
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: handlers_held().__enter__().__exit__(None, None, None)).result()
 
 
 def test_constants():

@@ -7,6 +7,9 @@ elsewhere), and our ends of its pipes are ``fd_sock``s.
 A job is the process group that its first process leads.  That process is reaped only after the pipes have ended or the
 group was killed: until then the system cannot give the number to somebody else, so the signal never hits a stranger.
 
+Signal handlers that raise leave no child and no descriptor behind, wherever they come: starting, reaping and giving up
+are each done in one go, see ``_poll/children.pyx``.
+
 Cost: starting blocks the whole OS thread until the program is executed, about a millisecond; everything after that
 suspends one thread.  Rejected: SIGCHLD (one per process, and it merges), polling with WNOHANG (slow or busy).
 """
@@ -23,10 +26,10 @@ from typing import Any, Literal, Protocol
 
 from coro import oserrors
 from coro._net.sock import fd_sock
-from coro._poll.descriptors import kevent_key
+from coro._poll.children import handlers_held, reap, waitpid
 from coro._poll.events import EVFILT, NOTE, wait_for
 from coro._runtime import scheduler
-from coro.exceptions import Interrupted, LoopError, Shutdown, SimultaneousError
+from coro.exceptions import Interrupted, LoopError, Shutdown
 from coro.groups import group
 
 __all__ = [
@@ -77,39 +80,6 @@ class ProcessTimeout(Exception):
             f"the job was not done in time and was killed; it had written {len(self.stdout_output)} bytes of output "
             f"and {len(self.stderr_output)} of errors (see stdout_output, stderr_output)"
         )
-
-
-_waiting: dict[int, Any] = {}  # pid -> the thread in waitpid()
-os.register_at_fork(after_in_child=_waiting.clear)
-
-
-def waitpid(pid: int, /) -> tuple[int, int]:
-    """Wait for the end of a child and reap it: ``(pid, status)`` as from ``os.waitpid``, see os.waitstatus_to_exitcode.
-
-    Suspends the calling thread only; returns at once for a child that has ended already.  An interrupted call reaps
-    nothing and can be repeated.  Raises SimultaneousError when another thread waits for the same child, oserrors.ECHILD
-    when there is no such child (or somebody else reaped it), ValueError for a pid below 1 (there is no waiting for just
-    any child), TypeError when it is no int, and what every blocking call raises outside a thread.
-    """
-    if not isinstance(pid, int):
-        raise TypeError(f"a process is known by its number, an int, not {type(pid).__name__}: {pid!r}")
-    if pid < 1:
-        raise ValueError(f"expected the number of one child, not {pid}; wait for several with a thread each")
-    me = scheduler._running_thread()
-    if pid in _waiting:
-        raise SimultaneousError(me, _waiting[pid], kevent_key(EVFILT.PROC, pid))
-    _waiting[pid] = me
-    try:
-        while True:
-            try:
-                wait_for(pid, EVFILT.PROC, NOTE.EXIT)
-                found, status = os.waitpid(pid, os.WNOHANG)
-            except (ChildProcessError, ProcessLookupError):
-                raise oserrors.ECHILD(f"process {pid} is not a child of this one, or was reaped already") from None
-            if found:
-                return found, status
-    finally:
-        _waiting.pop(pid, None)
 
 
 class _Process(Protocol):
@@ -192,14 +162,12 @@ class CoroProcess:
             if self._reaper is None:
                 self._reaper = me
                 try:
-                    self._ended(waitpid(self.pid)[1])
+                    reap(self)
                 except oserrors.ECHILD:
                     self._popen.returncode = 0  # nothing is left to wait for, says subprocess in this case
                     raise
                 finally:
                     self._reaper = None
-                    for thread in self._others:
-                        scheduler._wake(thread)
             else:
                 self._others.append(me)
                 try:
@@ -211,10 +179,6 @@ class CoroProcess:
     def _check_parent(self) -> None:
         if self._parent != os.getpid():
             raise oserrors.ECHILD(f"process {self.pid} is a child of process {self._parent}, of which this is a fork")
-
-    def _ended(self, status: int) -> None:
-        self.status = status
-        self._popen.returncode = os.waitstatus_to_exitcode(status)  # or it would warn, and reap by itself
 
     def kill(self, sig: int = signal.SIGKILL) -> None:
         """Send a signal to the first process; nothing happens when it has been waited for.
@@ -248,17 +212,26 @@ class CoroProcess:
         if self._parent != os.getpid():
             self.close()
             return
+        is_reaped = True
         try:
-            self.killpg()
-        except PermissionError:
-            pass  # it runs as somebody else; closed pipes are all we can do to it
-        self.close()
-        if self.status is not None or self._reaper is not None:
-            return
+            with handlers_held():
+                try:
+                    self.killpg()
+                except PermissionError:
+                    pass  # it runs as somebody else; closed pipes are all we can do to it
+                self.close()
+                is_reaped = self.status is not None or self._spawn_reaper()
+        finally:
+            if not is_reaped:
+                self._reap_last()
+
+    def _spawn_reaper(self) -> bool:
+        """Reap it in the background; False where the loop is ending."""
         try:
             scheduler.spawn(self._reap, thread_name=f"reaper of {self.pid}")
         except LoopError:
-            self._reap_last()
+            return False
+        return True
 
     def _reap(self) -> None:
         try:
@@ -267,6 +240,10 @@ class CoroProcess:
             pass
         except Shutdown:
             self._reap_last()
+            raise
+        except BaseException:  # of a signal handler that ran here
+            if self.status is None and not self._spawn_reaper():
+                self._reap_last()
             raise
 
     def _reap_last(self) -> None:
@@ -285,13 +262,21 @@ class CoroProcess:
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> Literal[False]:
         if exc is not None:
-            self.abandon()
+            try:
+                self.abandon()
+            except BaseException:  # of a signal handler, perhaps before anything was done
+                self.abandon()
+                raise
             return False
-        self.close()
         try:
+            self.close()
             self.wait()
         except BaseException:
-            self.abandon()
+            try:
+                self.abandon()
+            except BaseException:  # of a signal handler, perhaps before anything was done
+                self.abandon()
+                raise
             raise
         return False
 
@@ -334,12 +319,39 @@ def spawn_job_bg(
         raise ValueError("expected a program and its arguments, not an empty command")
     if pgrp < -1:
         raise ValueError(f"pgrp is a process group, 0 for a new one, -1 for ours, not {pgrp}")
+    started: list[CoroProcess] = []
+    try:
+        with handlers_held():
+            started.append(
+                _start(
+                    (stdin, stdout, stderr),
+                    pgrp,
+                    args=args,
+                    cwd=cwd,
+                    env=env,
+                    pass_fds=tuple(fd_except or ()),
+                    process_group=None if pgrp < 0 else pgrp,
+                )
+            )
+        return started[0]
+    except BaseException:
+        for process in started:  # a signal came meanwhile, and its handler raised
+            try:
+                process.abandon()
+            except BaseException:  # of another one, perhaps before anything was done
+                process.abandon()
+                raise
+        raise
+
+
+def _start(standard: tuple[_File | None, ...], pgrp: int, **options: Any) -> CoroProcess:
+    """Make the pipes and start a program. Must not be torn apart by signal handlers."""
     theirs: list[int] = []
     ours: list[int] = []
     pipes: list[fd_sock | None] = []
     files: list[Any] = []
     try:
-        for number, file in enumerate((stdin, stdout, stderr)):
+        for number, file in enumerate(standard):
             if file != PIPE:
                 pipes.append(None)
                 files.append(file)
@@ -351,16 +363,7 @@ def spawn_job_bg(
             pipes.append(fd_sock(keep))
             ours.pop()
             files.append(give)
-        popen = subprocess.Popen(
-            args,
-            stdin=files[0],
-            stdout=files[1],
-            stderr=files[2],
-            cwd=cwd,
-            env=env,
-            pass_fds=tuple(fd_except or ()),
-            process_group=None if pgrp < 0 else pgrp,
-        )
+        popen = subprocess.Popen(stdin=files[0], stdout=files[1], stderr=files[2], **options)
     except BaseException:
         for pipe in pipes:
             if pipe is not None:
@@ -425,12 +428,16 @@ def _job(
         else:
             with limit:
                 status = _communicate(process, data, out, err)
+        process.close()
     except BaseException:
-        process.abandon()
+        try:
+            process.abandon()
+        except BaseException:  # of a signal handler, perhaps before anything was done
+            process.abandon()
+            raise
         if limit is not None and limit.expired:
             raise ProcessTimeout(b"".join(out), b"".join(err)) from None
         raise
-    process.close()
     return status, b"".join(out), b"".join(err)
 
 

@@ -15,8 +15,8 @@ import signal
 from typing import Any
 
 from coro._poll import events
-from coro._runtime import scheduler as _scheduler
-from coro.emulation import _blocking as _emulated
+from coro._runtime import scheduler
+from coro.emulation import _blocking
 from coro.emulation._plan import Plan
 
 __all__ = ["handler_has_run", "plan", "take_over", "give_back"]
