@@ -333,6 +333,72 @@ def test_pauses_between_restarts_double():
         assert pause >= least
 
 
+def test_without_descriptors_the_workers_stay_and_it_is_tried_again():
+    source = """
+        import resource
+        sys.modules["coro.prefork"].BACKOFF_FIRST = 0.02
+        hogs, refused, limits = [], [], resource.getrlimit(resource.RLIMIT_NOFILE)
+        def tell(e):
+            say(*e)
+            if e.kind == "ready" and not hogs and len(p.pids) == 2 and p.statistics().ready == 2:
+                limit = max(map(int, os.listdir("/proc/self/fd"))) + 3
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limits[1]))
+                try:
+                    while True:
+                        hogs.append(os.dup(0))
+                except OSError:
+                    pass
+                os.kill(p.pids[0], signal.SIGKILL)          # its own descriptor comes back, one is not enough
+            if e.kind == "failed" and e.pid is None:
+                refused.append(time.monotonic())
+                if len(refused) == 4:
+                    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+                    for fd in hogs:
+                        os.close(fd)
+                    say("pauses", *(b - a for a, b in zip(refused, refused[1:])))
+        options["on_event"] = tell
+        """
+    with Supervised(source, workers=2) as p:
+        assert "signal 9" in p.event("failed")[3]
+        refused = [p.event("failed") for _ in range(4)]
+        assert all(e[1:3] == ["0", "None"] and "cannot be started" in e[3] for e in refused)
+        pauses = [float(x) for x in p.event("pauses")[1:]]
+        assert all(least <= pause < 4 for pause, least in zip(pauses, (0.02, 0.04, 0.08), strict=True)), pauses
+        p.event("ready")
+        assert str(p.ask()) in [e[2] for e in p.events if e[0] == "ready"]
+        last = p.end()
+    assert last[0] == "end" and not any(e[0] == "killed" for e in p.events)
+    assert sum(e[0] == "exited" for e in p.events) == 2
+
+
+def test_a_reload_that_finds_no_descriptors_leaves_the_old_workers():
+    source = """
+        import resource
+        workers = 1
+        hogs, limits = [], resource.getrlimit(resource.RLIMIT_NOFILE)
+        def tell(e):
+            say(*e)
+            if e.kind == "reloading":
+                limit = max(map(int, os.listdir("/proc/self/fd"))) + 3
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limits[1]))
+                try:
+                    while True:
+                        hogs.append(os.dup(0))
+                except OSError:
+                    pass
+            if e.kind == "reload failed":
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+                for fd in hogs:
+                    os.close(fd)
+        options["on_event"] = tell
+        """
+    with Supervised(source, workers=1) as p:
+        p.send(signal.SIGHUP)
+        assert "cannot be started" in p.event("reload failed")[3]
+        assert p.ask() == p.pids[0]
+        p.end()
+
+
 @pytest.mark.slow
 def test_a_worker_that_is_never_ready_is_killed():
     source = """

@@ -78,12 +78,12 @@ class WorkerEvent(NamedTuple):
     """Something that happened to a worker, or to all of them."""
 
     #: "started", "ready"; "exited" (as it was told to, or with status 0), "failed" (by itself: a signal, a status other
-    #: than 0, or not ready in time), "killed" (it did not end in time); of all workers: "reloading", "reloaded",
-    #: "reload failed", "stopping".
+    #: than 0, or not ready in time; or the system refused to start it), "killed" (it did not end in time);
+    #: of all workers: "reloading", "reloaded", "reload failed", "stopping".
     kind: Kind
     #: The worker (its index), None when it is about all.
     worker: int | None
-    #: Its process, None when it is about all.
+    #: Its process, None when it is about all, or when none could be started.
     pid: int | None
     #: More about it in words; may be empty.
     detail: str
@@ -128,13 +128,15 @@ class _Slot:
         self.current: _Child | None = None
         self.incoming: _Child | None = None
         self.failures = 0  # in a row
+        self.refused = 0  # how often in a row the system gave no process
         self.start_at: float | None = 0.0  # monotonic; None while somebody holds it
 
 
 def _report(what: WorkerEvent) -> None:
     """The default for ``on_event``: a line for what should not happen."""
     if what.kind in ("failed", "killed", "reload failed"):
-        who = "" if what.worker is None else f"worker {what.worker} (process {what.pid}) "
+        process = "" if what.pid is None else f" (process {what.pid})"
+        who = "" if what.worker is None else f"worker {what.worker}{process} "
         write_stderr(f"{time.ctime()} prefork: {who}{what.kind}: {what.detail}\n")
 
 
@@ -316,7 +318,9 @@ class Prefork:
 
     def _say(self, kind: Kind, child: _Child | None = None, detail: str = "") -> None:
         index, pid = (None, None) if child is None else (child.slot.index, child.pid)
-        what = WorkerEvent(kind, index, pid, detail)
+        self._tell(WorkerEvent(kind, index, pid, detail))
+
+    def _tell(self, what: WorkerEvent) -> None:
         try:
             self._on_event(what)
         except Exception:
@@ -439,16 +443,13 @@ class Prefork:
 
     def _fill(self, now: float) -> float:
         """Start workers where there are none; returns when to look again."""
-        next_time = now + LOOK
         for slot in self._slots:
-            if self._stopping or slot.start_at is None:
-                continue
-            if now < slot.start_at:
-                next_time = min(next_time, slot.start_at)
+            if self._stopping or slot.start_at is None or now < slot.start_at:
                 continue
             slot.start_at = None
             slot.current = self._fork(slot)
-        return next_time
+        waiting = [slot.start_at for slot in self._slots if slot.start_at is not None]
+        return now + LOOK if self._stopping else min(waiting, default=now + LOOK)
 
     def _go_on_reloading(self) -> None:
         while self._reloading is not None:
@@ -484,7 +485,11 @@ class Prefork:
 
     def _fork(self, slot: _Slot) -> _Child | None:
         """A new worker in this slot; None when the system refuses (it is tried again)."""
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as e:  # no descriptor is left, most likely
+            self._refused(slot, e)
+            return None
         ours.setblocking(False)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
@@ -498,22 +503,30 @@ class Prefork:
                 self._in_child(slot, parent, theirs, ours, old_mask)
         except OSError as e:
             ours.close()
-            if slot.current is None:
-                slot.start_at = time.monotonic() + BACKOFF_MOST / 10
-            self._say("failed", None, f"cannot fork worker {slot.index}: {e}")
-            if self._reloading is not None:
-                self._abandon_reload("no process can be made")
+            self._refused(slot, e)
             return None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
             theirs.close()
         child = _Child(slot, pid, ours)
         child.deadline = child.started + self._start_timeout
+        slot.refused = 0
         slot.generation += 1
         self._started += 1
         self._children[pid] = child
         self._say("started", child)
         return child
+
+    def _refused(self, slot: _Slot, error: OSError) -> None:
+        """The system gives no descriptor or process for a new worker. The others go on, and what is lacking may come
+        back at any time."""
+        pause = min(BACKOFF_FIRST * 2.0 ** min(slot.refused, 30), BACKOFF_MOST)
+        if slot.current is None:
+            slot.start_at = time.monotonic() + pause
+        slot.refused += 1
+        self._tell(WorkerEvent("failed", slot.index, None, f"cannot be started: {error}; it is tried again"))
+        if self._reloading is not None:
+            self._abandon_reload(f"the new worker {slot.index} cannot be started")
 
     def _in_child(
         self, slot: _Slot, parent: int, link: socket.socket, other_end: socket.socket, mask: set[Any]
@@ -600,8 +613,9 @@ def prefork(
 
     A worker that ends by itself is replaced, at once when it had worked for a while, otherwise after pauses that double
     from 0.1 to 10 seconds. When that happens more than ``restart_limit`` times a worker (on average) within
-    ``restart_window`` seconds the parent gives up. A worker whose ``serve`` returns after more than a second is
-    replaced and not counted: a way to have fresh processes now and then.
+    ``restart_window`` seconds the parent gives up. Where the system refuses a new process (no descriptor is left, say)
+    the others go on, and it is tried again after such pauses, without a limit. A worker whose ``serve`` returns after
+    more than a second is replaced and not counted: a way to have fresh processes now and then.
 
     Signals to the parent: SIGTERM and SIGINT stop it in order, a second one without further delay; SIGHUP replaces one
     worker after the other, each new one being ready before the old one stops accepting. When the parent dies the
