@@ -336,7 +336,7 @@ def test_pauses_between_restarts_double():
 def test_without_descriptors_the_workers_stay_and_it_is_tried_again():
     source = """
         import resource
-        sys.modules["coro.prefork"].BACKOFF_FIRST = 0.02
+        sys.modules["coro.prefork._supervisor"].BACKOFF_FIRST = 0.02
         hogs, refused, limits = [], [], resource.getrlimit(resource.RLIMIT_NOFILE)
         def tell(e):
             say(*e)

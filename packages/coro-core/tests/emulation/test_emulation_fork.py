@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from support import ok, program
 from emulation_support import emulated
+from support import ok, program
 
 #: Hooks that keep a lock busy for longer than a thread may have the CPU before it gives way. One set is registered
 #: before coro is imported, another when it emulates already.

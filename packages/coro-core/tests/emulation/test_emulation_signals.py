@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from support import ok, program
 from emulation_support import emulated
+from support import ok, program
 
 
 def test_asyncio_gets_its_signals():

@@ -125,7 +125,7 @@ def install() -> None:
         threading.take_over_main(plan)
         problems = _instances.exchange()
         if not _state.encloses_hooks:
-            _os.enclose_hooks()
+            os.enclose_hooks()
             _state.encloses_hooks = True
         signal.take_over()
         _state.spawn_main = scheduler._spawn_main
