@@ -1,7 +1,7 @@
 """Tracing, profiling, monitoring and coverage may be switched on and off while threads are parked anywhere.
 
 CPython prepares the code of the frames that it can see when something is switched on, and a parked thread's frames are
-out of its sight. So each way of switching is tried on threads parked in every kind of frame; see parked_kinds.py. A
+out of its sight. So each way of switching is tried on threads parked in every kind of frame; see observe_parked.py. A
 fault here is a crash, so every case is a process of its own."""
 
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("parked_kinds.py")
+PROGRAM = Path(__file__).with_name("observe_parked.py")
 
 OBSERVERS = {
     "by_settrace": (3, 11),
@@ -27,8 +27,9 @@ OBSERVERS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("slots", [1, 3, 64])
+@pytest.mark.parametrize(
+    "slots", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(64, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("observer", [name for name, since in OBSERVERS.items() if sys.version_info >= since])
 def test_observers_of_threads_parked_in_every_kind_of_frame(observer, slots, tmp_path):
     done = subprocess.run(
