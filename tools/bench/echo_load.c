@@ -195,7 +195,8 @@ int main(int argc, char **argv) {
     run(requests, count);
     cpu = nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     wall = nanoseconds(CLOCK_MONOTONIC) - wall;
-    printf("{\"requests\": %ld, \"wall\": %.9f, \"client_cpu\": %.9f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n",
+    printf("{\"requests\": %ld, \"wall\": %.9f, \"client_cpu\": %.9f, "
+           "\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n",
            requests, (double)wall / 1e9, (double)cpu / 1e9, percentile(0.5), percentile(0.99), percentile(1.0));
     fflush(stdout);
     /* wait for the runner to read the server's clock before the connections close */

@@ -1,8 +1,9 @@
 """Style and types: what is checked is found by looking, so that a new package is checked without being named.
 
-Style is ruff's, with the settings in the root's pyproject.toml. Types are mypy's: of each package the folder `src` and,
-if there is one, `bench`; of the tools those that are typed. mypy cannot look for packages by itself, so it is given
-their folders here; `mypy` alone has nothing to check. A minute the first time, some seconds after that.
+Style is ruff's, with the settings in the root's pyproject.toml; of Cython, C and assembly it is only the length of
+lines, see lines.py. Types are mypy's: of each package the folder `src` and, if there is one, `bench`; of the tools
+those that are typed. mypy cannot look for packages by itself, so it is given their folders here; `mypy` alone has
+nothing to check. A minute the first time, some seconds after that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tools.dev import packages
+from tools.dev import lines, packages
 from tools.dev.environments import DEV, ROOT, Environment, StepFailed, call
 from tools.dev.pythons import Python
 
@@ -51,6 +52,11 @@ def lint(python: Python) -> int:
             call(environment.python, "-m", *command, cwd=ROOT, env={**os.environ, **variables})
         except StepFailed:
             failed.append(command[0])
+    print("line lengths", flush=True)
+    found = lines.too_long(ROOT)
+    if found:
+        print("\n".join(found), flush=True)
+        failed.append("line lengths")
     if failed:
         raise StepFailed(f"{', '.join(failed)}: see above")
     return 0

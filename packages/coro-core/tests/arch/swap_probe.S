@@ -1,6 +1,6 @@
-/* coro_probe(save, load, values): coro_swap(save, load) with every callee-saved register loaded from values[0 ...] before
-   and stored to values[N ...] afterwards, where N is the number of such registers. A test in C can only hope that the
-   compiler uses them all. The registers of the caller itself are kept, as the calling convention demands. */
+/* coro_probe(save, load, values): coro_swap(save, load) with every callee-saved register loaded from values[0 ...]
+   before and stored to values[N ...] afterwards, where N is the number of such registers. A test in C can only hope
+   that the compiler uses them all. The registers of the caller itself are kept, as the calling convention demands. */
 #if defined(__x86_64__)
 
     .text

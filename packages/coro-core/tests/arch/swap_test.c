@@ -1,8 +1,9 @@
 /* Test of the stack swap alone, without Python, so that it runs for any processor that has a cross compiler and an
    emulator. Checked: a new stack gets its function, its argument and an aligned stack pointer; every
-   callee-saved register survives a swap; each stack keeps its own rounding mode and its own exception flags; a parked stack may be copied away,
-   its memory used by another, and be copied back; an unwinder started on a swapped stack ends at its base. run.py
-   compiles it at several optimisation levels, because what lives in which register changes with them.
+   callee-saved register survives a swap; each stack keeps its own rounding mode and its own exception flags; a parked
+   stack may be copied away, its memory used by another, and be copied back; an unwinder started on a swapped stack ends
+   at its base. run.py compiles it at several optimisation levels, because what lives in which register changes with
+   them.
 
    Prints one line and returns 0, or names the failed check and returns 1. */
 #include <fenv.h>

@@ -1,5 +1,5 @@
-# The relation to POSIX time of a scale that is not coro-core's own.  Included by posix_time.pyx and mach_time.pyx: taken
-# over from coro-core, whose relation has a number, whenever that number has changed.
+# The relation to POSIX time of a scale that is not coro-core's own.  Included by posix_time.pyx and mach_time.pyx:
+# taken over from coro-core, whose relation has a number, whenever that number has changed.
 
 
 cdef int scale_relation(int64_t *tick, int64_t *usec) except -1:

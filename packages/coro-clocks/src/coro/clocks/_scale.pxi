@@ -222,10 +222,10 @@ cdef class Time:
     """A moment: the base of `TSC` (ticks), `Posix` (seconds), `uPosix` (microseconds) and `fPosix` (float seconds).
 
     The classes differ in the unit that `int()`, `float()`, arithmetic and comparison with numbers use.  Moments of any
-    of the four compare, and hash, by where they are in time.  `t + n` and `t - n` move by a number of units and give the
-    same class; `n - t` is the moment as far from `n` as `n` is after 0; `t1 + t2` adds the other's value; `t1 - t2`
-    is the number of units between them.  A number equals a moment that has this value in its unit, but hashes otherwise:
-    do not mix both as keys of one dictionary.
+    of the four compare, and hash, by where they are in time.  `t + n` and `t - n` move by a number of units and give
+    the same class; `n - t` is the moment as far from `n` as `n` is after 0; `t1 + t2` adds the other's value; `t1 - t2`
+    is the number of units between them.  A number equals a moment that has this value in its unit, but hashes
+    otherwise: do not mix both as keys of one dictionary.
 
     tsc: the tick, fixed when the object is made.
 
@@ -512,7 +512,8 @@ def TSC_from_posix_usec(usec) -> TSC:
 
 
 def TSC_from_posix_fsec(seconds) -> TSC:
-    """A `TSC` from POSIX seconds as a float.  OverflowError for an infinity, ValueError for NaN, TypeError for what is no number."""
+    """A `TSC` from POSIX seconds as a float.  OverflowError for an infinity, ValueError for NaN, TypeError for what is
+    no number."""
     return made(TSC, nearest_usec(seconds))
 
 
@@ -532,7 +533,8 @@ def Posix_from_posix_usec(usec) -> Posix:
 
 
 def Posix_from_posix_fsec(seconds) -> Posix:
-    """A `Posix` from POSIX seconds as a float.  OverflowError for an infinity, ValueError for NaN, TypeError for what is no number."""
+    """A `Posix` from POSIX seconds as a float.  OverflowError for an infinity, ValueError for NaN, TypeError for what
+    is no number."""
     return made(Posix, nearest_usec(seconds))
 
 
@@ -552,7 +554,8 @@ def uPosix_from_posix_usec(usec) -> uPosix:
 
 
 def uPosix_from_posix_fsec(seconds) -> uPosix:
-    """A `uPosix` from POSIX seconds as a float.  OverflowError for an infinity, ValueError for NaN, TypeError for what is no number."""
+    """A `uPosix` from POSIX seconds as a float.  OverflowError for an infinity, ValueError for NaN, TypeError for what
+    is no number."""
     return made(uPosix, nearest_usec(seconds))
 
 
@@ -572,7 +575,8 @@ def fPosix_from_posix_usec(usec) -> fPosix:
 
 
 def fPosix_from_posix_fsec(seconds) -> fPosix:
-    """An `fPosix` from POSIX seconds as a float.  OverflowError for an infinity, ValueError for NaN, TypeError for what is no number."""
+    """An `fPosix` from POSIX seconds as a float.  OverflowError for an infinity, ValueError for NaN, TypeError for what
+    is no number."""
     return made(fPosix, nearest_usec(seconds))
 
 

@@ -2,8 +2,8 @@
 """timerfd(2) with TFD_TIMER_CANCEL_ON_SET: a descriptor that becomes readable when somebody sets the system's clock.
 
 The timer itself is armed ten years ahead and never fires; what matters is that read(2) fails with ECANCELED after a
-discontinuous change of CLOCK_REALTIME (timerfd_create(2)), be it by settimeofday(2), by a step of an NTP daemon, or by a
-suspend.  Python has these functions from 3.13 on only, hence the wrapping.  Linux only: elsewhere `open_watch` raises
+discontinuous change of CLOCK_REALTIME (timerfd_create(2)), be it by settimeofday(2), by a step of an NTP daemon, or by
+a suspend.  Python has these functions from 3.13 on only, hence the wrapping.  Linux only: elsewhere `open_watch` raises
 OSError with ENOSYS.
 """
 
@@ -53,7 +53,8 @@ def open_watch() -> int:
 def arm(int fd) -> bool:
     """From now on the descriptor tells of the clock being set.
 
-    Returns True when it was set since the last arming (the kernel then reports it here).  OSError if the kernel refuses.
+    Returns True when it was set since the last arming (the kernel then reports it here).  OSError if the kernel
+    refuses.
     """
     if coro_watch_arm(fd) == 0:
         return False

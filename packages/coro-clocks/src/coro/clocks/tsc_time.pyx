@@ -9,8 +9,8 @@ The counter is read through coro-core's header, and rate and relation are coro-c
 `coro.get_usec()` and the other names of coro-core always agree.  The rate is measured against CLOCK_MONOTONIC: after
 0.1 s the error is below 1 us a second, after 1 s below 0.1 us; `describe().error_ppb` has the present bound.  It is
 refined about once a second by a running loop, by the functions here that read the time of day, and by
-`update_time_relation()`.  A suspend of the machine is noticed by CLOCK_BOOTTIME, which goes on meanwhile, and renews the
-relation to POSIX time.
+`update_time_relation()`.  A suspend of the machine is noticed by CLOCK_BOOTTIME, which goes on meanwhile, and renews
+the relation to POSIX time.
 
 Cost: a reading from C is one branch and the counter instruction; from Python the call and the int come on top.
 """

@@ -3,8 +3,8 @@
  * Idea.  A tick is one step of the CPU's own counter where that counter can be trusted (x86: the time stamp
  * counter when the kernel itself keeps time by it and CPUID calls it invariant; aarch64: the virtual counter
  * cntvct_el0), and one nanosecond of CLOCK_MONOTONIC everywhere else.  The state is one struct, owned by the
- * extension coro._clock.ticks; other extensions fetch its address once (`clock()` in _clock/ticks.pxd) and read the time
- * with the inline functions below.
+ * extension coro._clock.ticks; other extensions fetch its address once (`clock()` in _clock/ticks.pxd) and read the
+ * time with the inline functions below.
  *
  * Cost.  A reading is one load, one predictable branch and the counter instruction (6-20 ns on x86, mostly
  * the instruction); the fallback is a vDSO call (about 25 ns).  A conversion is two multiplications, no

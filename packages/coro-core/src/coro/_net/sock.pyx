@@ -30,23 +30,18 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.errno cimport (
-    EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EISCONN, EMFILE, ENFILE, ENOBUFS,
-    ENOMEM, ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno,
-)
+from libc.errno cimport (EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EISCONN, EMFILE,
+                         ENFILE, ENOBUFS, ENOMEM, ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno)
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
-from coro._poll.descriptors cimport (
-    FD_LINGERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE, FD_WRITE_READY, FdPoller,
-    begin_wait, end_wait, fd_poller, fd_state,
-)
+from coro._poll.descriptors cimport (FD_LINGERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE,
+                                     FD_WRITE_READY, FdPoller, begin_wait, end_wait, fd_poller, fd_state)
 from coro._runtime.likely cimport likely, unlikely
 from coro._net.posix cimport *
-from coro._runtime.scheduler cimport (
-    THREAD_LOST, WAIT_OBJECT, WAIT_READ, WAIT_SLICE, begin_io, begin_slice, coro, end_slice, is_foreign, others_run,
-    park, running_borrowed, running_thread, selfish, slice, suspend, wake, wake_error, whoever,
-)
+from coro._runtime.scheduler cimport (THREAD_LOST, WAIT_OBJECT, WAIT_READ, WAIT_SLICE, begin_io, begin_slice, coro,
+                                      end_slice, is_foreign, others_run, park, running_borrowed, running_thread,
+                                      selfish, slice, suspend, wake, wake_error, whoever)
 
 import operator
 import os

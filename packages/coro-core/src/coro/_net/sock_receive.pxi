@@ -192,7 +192,8 @@ cdef class _receiver(_descriptor):
                   and self.st.flags & (FD_OWNED | FD_REGISTERED | FD_UNPOLLABLE | FD_READ_READY | FD_NO_SHORTCUT)
                   == (FD_OWNED | FD_REGISTERED)
                   and self.st.reader == NULL and not (<coro>me).attention):
-            # enter_read() and begin_wait() of a server's thread that has answered and waits for more, without their calls
+            # enter_read() and begin_wait() of a server's thread that has answered and waits for more, without their
+            # calls
             self.bits &= ~<unsigned int>B_DRAINED
             Py_INCREF(<coro>me)
             self.st.reader = me
@@ -681,8 +682,8 @@ cdef class _receiver(_descriptor):
         """Wait until the descriptor is readable or its peer has gone.
 
         Returns the number of bytes (of a listening socket: of connections) that are there where that costs nothing,
-        which is with kqueue; otherwise 0, which means "ready, amount unknown".  The kernel is asked anew each time.  Raises ``SimultaneousError`` while another
-        thread receives.
+        which is with kqueue; otherwise 0, which means "ready, amount unknown".  The kernel is asked anew each time.
+        Raises ``SimultaneousError`` while another thread receives.
         """
         cdef coro me = running_thread()
         cdef FdPoller p

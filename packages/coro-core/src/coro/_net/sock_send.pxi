@@ -154,8 +154,8 @@ cdef class sock(_receiver):
         return n
 
     cdef Py_ssize_t send_first(self, const char *p, Py_ssize_t n, int flags) except -1:
-        """c_send() as far as it gets without waiting: how many bytes went out.  Fewer than n: park now, as the sender, then
-        send_rest()."""
+        """c_send() as far as it gets without waiting: how many bytes went out.  Fewer than n: park now, as the sender,
+        then send_rest()."""
         cdef PyObject *me = running_borrowed()
         cdef Py_ssize_t r
         if unlikely(self.fd < 0 or self.bits & B_FILE):
@@ -249,7 +249,8 @@ cdef class sock(_receiver):
         done = self.send_first(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
         while done < PyBytes_GET_SIZE(data):
             park(self.sender)
-            done = self.send_rest(self.sender, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), done, flags, SEND_RESUMED)
+            done = self.send_rest(self.sender, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), done, flags,
+                                  SEND_RESUMED)
         return done
 
     def sendall(self, data, int flags=0):

@@ -3,14 +3,14 @@
 
 CPython runs Python-level signal handlers in the main OS thread, after nearly any call of a function, and what they
 raise comes up right there: between a fork and the assignment of the child's number, say, or between waitpid(2) and that
-of the status. Then a child is left behind that nobody knows, or one is waited for that is not there any more. Compiled code is
-not interrupted like this. So a child is reaped here and its status put where it belongs in one go; and
+of the status. Then a child is left behind that nobody knows, or one is waited for that is not there any more. Compiled
+code is not interrupted like this. So a child is reaped here and its status put where it belongs in one go; and
 `handlers_held` keeps the handlers waiting while Python code runs that must not be torn apart.
 
 Cost: reaping, one system call beside the wait. `handlers_held`, a look at each signal's handler and two system calls
-for each that is a Python function, ten microseconds for the usual two. Rejected: blocking the signals, which children would
-inherit and which another OS thread would take; starting children in an OS thread of its own (it would be there in every
-later fork, and costs more).
+for each that is a Python function, ten microseconds for the usual two. Rejected: blocking the signals, which children
+would inherit and which another OS thread would take; starting children in an OS thread of its own (it would be there in
+every later fork, and costs more).
 """
 
 import os as _os

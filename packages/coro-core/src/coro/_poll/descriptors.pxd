@@ -1,15 +1,14 @@
 # C-level interface of the pollers: the record kept per descriptor number, and the base class for what stands
-# above (`_poll/events.pyx`, then a kernel's own file).  Sockets compile against this file; `_poll/descriptors.pyx` says how
-# it works.
+# above (`_poll/events.pyx`, then a kernel's own file).  Sockets compile against this file; `_poll/descriptors.pyx` says
+# how it works.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 from coro._runtime.likely cimport unlikely
-from coro._runtime.scheduler cimport (
-    Poller, TimerTarget, WAIT_READ, WAIT_WRITE, begin_io, coro, deliver as raise_interruption, end_io,
-)
+from coro._runtime.scheduler cimport (Poller, TimerTarget, WAIT_READ, WAIT_WRITE, begin_io, coro,
+                                      deliver as raise_interruption, end_io)
 
 
 cdef enum:
@@ -181,8 +180,8 @@ cdef inline int filter_of(uint32_t ready) noexcept:
     return F_READ if ready == FD_READ_READY else F_WRITE if ready == FD_WRITE_READY else F_EXCEPT
 
 
-# Waiting with little on the stack: what a parked thread leaves there is copied whenever two threads share a slot, so what
-# stands before the wait and after it has returned by then.
+# Waiting with little on the stack: what a parked thread leaves there is copied whenever two threads share a slot, so
+# what stands before the wait and after it has returned by then.
 
 # Before a wait of the owner of a descriptor.  0: ready already; 1: stands in the slot, so _scheduler.park(me), then
 # end_wait(); 2: not for this road, call wait_read() or wait_write().

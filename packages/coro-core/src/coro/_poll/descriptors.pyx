@@ -4,8 +4,8 @@
 A descriptor number has one record (`fd_state`, 48 bytes) in a two-level table.  Records never move and are
 never freed, so a socket keeps the address of its record for its life; the chunks (256 records, 12 KiB) are
 made where numbers are used.  A record has three slots, for reading, writing and exceptional conditions, each with
-at most one waiter: a second one gets SimultaneousError, because two threads that wait for the same bytes are a bug in all
-programs but those that share a listening socket.
+at most one waiter: a second one gets SimultaneousError, because two threads that wait for the same bytes are a bug in
+all programs but those that share a listening socket.
 
 Two kinds of descriptors.  Those that a sock of ours *owns* are registered with the kernel once, edge
 triggered, and what the kernel says is remembered in the record until somebody consumes it: no system call per
@@ -26,7 +26,8 @@ Rules that keep a wake-up from being lost:
    stale.
 
 Above this stands the event interface (`_poll/events.pyx`: wait_for, handlers, signals, timers), and above that the
-kernel's side (`_poll/epoll.pyx`, `_poll/kqueue.pyx`), each a subclass.  Slots hold threads, or the kevent_target objects of handlers.
+kernel's side (`_poll/epoll.pyx`, `_poll/kqueue.pyx`), each a subclass.  Slots hold threads, or the kevent_target
+objects of handlers.
 """
 
 import errno as _errno
@@ -37,10 +38,9 @@ from libc.string cimport memset
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 
-from coro._runtime.scheduler cimport (
-    Poller, WAIT_READ, WAIT_WRITE, begin_io, coro, count_io, deliver as raise_interruption, end_io, is_daemon, poller,
-    running_thread, slice as give_way, suspend_fd, wake, wake_error,
-)
+from coro._runtime.scheduler cimport (Poller, WAIT_READ, WAIT_WRITE, begin_io, coro, count_io,
+                                      deliver as raise_interruption, end_io, is_daemon, poller, running_thread,
+                                      slice as give_way, suspend_fd, wake, wake_error)
 
 from coro import oserrors
 from coro._poll.filters import EVFILT
@@ -178,7 +178,8 @@ cdef class kevent_key:
         Raises TypeError for a filter that is not an integer.
         """
         if not isinstance(filter, int):
-            raise TypeError(f"expected one of EVFILT, for instance EVFILT.READ, not {type(filter).__name__}: {filter!r}")
+            raise TypeError("expected one of EVFILT, for instance EVFILT.READ, not "
+                            f"{type(filter).__name__}: {filter!r}")
         self.filter = filter
         self.ident = ident
 
@@ -307,11 +308,11 @@ cdef class FdPoller(Poller):
         self.wait_on(me, s, fd, FD_WRITE_READY, False)
         return 0
 
-    # A wait without the kernel, for a descriptor that is not registered and has just been read empty while other threads
-    # are ready to run: what comes next may well be there when they have had their turn, above all the end of a short
-    # connection, and then two epoll_ctl(2) calls are saved (to register, and to unregister before closing). Where it is
-    # not, one recv(2) was in vain; where that is the rule (the peer is far away), only one in sixteen tries. False: not
-    # now.
+    # A wait without the kernel, for a descriptor that is not registered and has just been read empty while other
+    # threads are ready to run: what comes next may well be there when they have had their turn, above all the end of a
+    # short connection, and then two epoll_ctl(2) calls are saved (to register, and to unregister before closing). Where
+    # it is not, one recv(2) was in vain; where that is the rule (the peer is far away), only one in sixteen tries.
+    # False: not now.
     cdef bint linger(self, int fd) noexcept:
         cdef int *grown
         cdef int room
@@ -382,7 +383,8 @@ cdef class FdPoller(Poller):
         if s.flags & FD_UNPOLLABLE:
             give_way(me)
             return 2
-        if ready == FD_WRITE_READY and not fresh and (s.flags & (FD_OWNED | FD_REGISTERED)) == (FD_OWNED | FD_REGISTERED):
+        if (ready == FD_WRITE_READY and not fresh
+                and (s.flags & (FD_OWNED | FD_REGISTERED)) == (FD_OWNED | FD_REGISTERED)):
             self.arm_writing(fd, s)
         Py_INCREF(me)
         slot[0] = <PyObject *>me

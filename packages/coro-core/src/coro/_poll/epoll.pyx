@@ -391,7 +391,8 @@ cdef class EpollPoller(EventPoller):
                     e = errno
             else:
                 self.n_blocking += 1
-                n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2, &self.alarm)
+                n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
+                                     &self.alarm)
                 if unlikely(n < 0):
                     e = errno
                 self.woke_up()
@@ -797,8 +798,9 @@ cdef class EpollPoller(EventPoller):
         return 0
 
     def begin_watch(self):
-        """Somebody else is about to wait for this poller's news: the epoll instance, a descriptor that can be read while
-        there are events to be fetched or after interrupt(); or -2 when there is news already. end_watch() follows."""
+        """Somebody else is about to wait for this poller's news: the epoll instance, a descriptor that can be read
+        while there are events to be fetched or after interrupt(); or -2 when there is news already. end_watch()
+        follows."""
         if self.epoll_fd < 0:
             self.open_kernel()
         if self.position < self.filled or self.n_lingering:

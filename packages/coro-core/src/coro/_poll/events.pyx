@@ -30,16 +30,13 @@ from cpython.exc cimport PyErr_CheckSignals, PyErr_WriteUnraisable
 from cpython.object cimport PyObject, PyObject_AsFileDescriptor
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
-from coro._poll.descriptors cimport (
-    ABORTED, EV_ADD, EV_DELETE, EV_ERROR, EV_ONESHOT, FD_EXCEPT_READY, FD_OWNED, FD_READ_READY,
-    FD_WRITE_READY, FIRED, FOREIGN, F_EXCEPT, F_PROC, F_SIGNAL, F_TIMER, F_VNODE, F_WRITE, FdPoller, SUBMITTED,
-    current_targets, fd_each, fd_lookup, fd_poller, fd_state, filter_name, filter_of, kevent_key, kevent_target,
-    new_event, new_key, new_target, note_handlers, py_kevent, ready_bit, slot_of,
-)
-from coro._runtime.scheduler cimport (
-    TimerTarget, WAIT_EVENT, coro, count_io, is_daemon, running_thread, spawn_internal, suspend, timer_add,
-    timer_cancel, wake,
-)
+from coro._poll.descriptors cimport (ABORTED, EV_ADD, EV_DELETE, EV_ERROR, EV_ONESHOT, FD_EXCEPT_READY, FD_OWNED,
+                                     FD_READ_READY, FD_WRITE_READY, FIRED, FOREIGN, F_EXCEPT, F_PROC, F_SIGNAL, F_TIMER,
+                                     F_VNODE, F_WRITE, FdPoller, SUBMITTED, current_targets, fd_each, fd_lookup,
+                                     fd_poller, fd_state, filter_name, filter_of, kevent_key, kevent_target, new_event,
+                                     new_key, new_target, note_handlers, py_kevent, ready_bit, slot_of)
+from coro._runtime.scheduler cimport (TimerTarget, WAIT_EVENT, coro, count_io, is_daemon, running_thread,
+                                      spawn_internal, suspend, timer_add, timer_cancel, wake)
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
 from coro import oserrors
@@ -70,9 +67,9 @@ cdef extern from *:
     }
 
     /* The signal pipe across a fork. What Python's signal handler wrote in the child before the interpreter's own hooks
-       run would reach the parent, which shares the pipe; so the child gets another under the same numbers inside fork(2),
-       and no signal is taken from before the fork until then. Where the interpreter's hooks are to follow, the child waits
-       for them: they put back the handlers from before the loop, and drop what came in the meantime. */
+       run would reach the parent, which shares the pipe; so the child gets another under the same numbers inside
+       fork(2), and no signal is taken from before the fork until then. Where the interpreter's hooks are to follow, the
+       child waits for them: they put back the handlers from before the loop, and drop what came in the meantime. */
     static int coro_signal_pipe[2] = {-1, -1};
     static __thread sigset_t coro_mask_before;
     static __thread int coro_masked, coro_hooks_follow;

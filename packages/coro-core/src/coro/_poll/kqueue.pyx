@@ -45,11 +45,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from coro._poll.events cimport EventPoller
-from coro._poll.descriptors cimport (
-    EV_EOF as FLAG_EOF, EV_ERROR as FLAG_ERROR, FD_EXCEPT_READY, FD_HANDLERS, FD_NO_SHORTCUT, FD_OWNED,
-    FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE, FD_WRITE_READY, F_PROC, F_VNODE, fd_lookup,
-    fd_state, fd_wanted, filter_of, kevent_target, new_event, new_key, ready_bit, slot_of,
-)
+from coro._poll.descriptors cimport (EV_EOF as FLAG_EOF, EV_ERROR as FLAG_ERROR, FD_EXCEPT_READY, FD_HANDLERS,
+                                     FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE,
+                                     FD_WRITE_READY, F_PROC, F_VNODE, fd_lookup, fd_state, fd_wanted, filter_of,
+                                     kevent_target, new_event, new_key, ready_bit, slot_of)
 from coro._runtime.scheduler cimport coro, wake, wake_error
 
 from coro import oserrors

@@ -1,4 +1,5 @@
-/* The table declared in _runtime/registry.h: linear probing, entries moved back on removal so that no tombstones remain. */
+/* The table declared in _runtime/registry.h: linear probing, entries moved back on removal so that no tombstones
+   remain. */
 #include "_runtime/registry.h"
 
 enum { SMALLEST = 64 };

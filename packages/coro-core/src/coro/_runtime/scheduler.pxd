@@ -1,5 +1,6 @@
 # C-level interface of the scheduler: what pollers, sockets, locks and other packages may use. Objects and functions
-# are explained in _runtime/scheduler.pyx. Whoever cimports from here should call `require_abi()` of coro._runtime.abi at import.
+# are explained in _runtime/scheduler.pyx. Whoever cimports from here should call `require_abi()` of coro._runtime.abi
+# at import.
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject

@@ -24,7 +24,8 @@ every cut tried so far ran through the middle of a transition. What could be tak
 state (C files), the heap, the registry, the wording of reports, and everything that only calls what is here.
 
 Invariants:
- 1. SCHEDULED is set exactly while the thread's link is in `ready` or `batch`; IN_SLICE exactly while it is in `slicers`.
+ 1. SCHEDULED is set exactly while the thread's link is in `ready` or `batch`; IN_SLICE exactly while it is in
+    `slicers`.
  2. The registry owns one reference to every thread that is scheduled or started and not dead.
  3. `running` is NULL whenever main runs.
  4. Nothing reachable from the heap points into a thread's C stack while the thread is suspended.
@@ -394,7 +395,8 @@ cdef class coro:
 
     @property
     def stack_size(self):
-        """Sizes of the saved stack in bytes, as (uncompressed, kept); (0, 0) while it is in its slot or there is none."""
+        """Sizes of the saved stack in bytes, as (uncompressed, kept); (0, 0) while it is in its slot or there is
+        none."""
         return self.stack.size, (self.stack.packed if self.stack.packed else self.stack.size)
 
     @property
@@ -865,8 +867,8 @@ cdef object suspend_fd(coro me, int kind, int fd):
 # and after it has returned when the thread is parked.
 
 cdef void park(coro me) noexcept:
-    """Suspend the running thread. begin_io() or begin_slice() has gone before; end_io() or end_slice() follows, which is
-    told apart by `kind`."""
+    """Suspend the running thread. begin_io() or begin_slice() has gone before; end_io() or end_slice() follows, which
+    is told apart by `kind`."""
     coro_stack_park(&me.stack)
 
 
@@ -1163,7 +1165,8 @@ cdef bint is_past(int64_t when) noexcept:
 
 
 cdef int set_alarm(coro me, int64_t when) except -1:
-    """Have the thread woken at that tick, until cancel_alarm(). For one wait at a time: sleeping uses the same timer."""
+    """Have the thread woken at that tick, until cancel_alarm(). For one wait at a time: sleeping uses the same
+    timer."""
     if coro_timers_insert(&timers, &me.timer, when) < 0:
         raise MemoryError("no memory for another timer")
     return 0
@@ -1270,9 +1273,9 @@ cdef class timeout:
 
 @cython.final
 cdef class shield:
-    """``with coro.shield(seconds):`` protects a clean-up section: Shutdown and the timeouts of scopes outside wait until
-    it is left; they are delivered at the next suspension then. The section has its own limit of ``seconds``, after
-    which the blocked call raises ``coro.TimeoutError``."""
+    """``with coro.shield(seconds):`` protects a clean-up section: Shutdown and the timeouts of scopes outside wait
+    until it is left; they are delivered at the next suspension then. The section has its own limit of ``seconds``,
+    after which the blocked call raises ``coro.TimeoutError``."""
     cdef timebomb bomb
     cdef object seconds
     cdef coro thread
@@ -1516,7 +1519,8 @@ def set_stack_slots(number, size=None):
     if not 1 <= number <= 65536:
         raise StackSlotError(f"expected 1 to 65536 stack slots, not {number}")
     if not CORO_SMALLEST_STACK <= size <= (1 << 30):
-        raise StackSlotError(f"a stack slot needs at least {CORO_SMALLEST_STACK} bytes and at most {1 << 30}, not {size}")
+        raise StackSlotError(f"a stack slot needs at least {CORO_SMALLEST_STACK} bytes and at most {1 << 30}, "
+                             f"not {size}")
     map_slots(number, size)
     slots_wanted = number
     slot_size_wanted = size
@@ -2135,7 +2139,8 @@ def _loop(double longest, thread=None):
 
     ``longest`` is the most seconds that one poll may wait; ``thread`` is run()'s main thread, whose end ends the loop.
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
-    global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
+    global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran
+    global drain_budget
     global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace, trim_at, trim_every, main_told
     global n_posts, slice_start
     cdef PyThreadState *ts = PyThreadState_Get()
@@ -2303,7 +2308,8 @@ cdef void mix_batch() noexcept:
 
 
 cdef int64_t ask_idle_hook(int64_t wait) except -1:
-    """How many ns the poll may wait; 0 when the hook, or a look at the kernel before it, gave somebody something to do."""
+    """How many ns the poll may wait; 0 when the hook, or a look at the kernel before it, gave somebody something to
+    do."""
     the_poller.poll(0)
     return 0 if anything_to_run() else idle_hook(wait)
 
@@ -2382,7 +2388,8 @@ def _refresh_now():
 
 
 cdef int finish_now(PyThreadState *ts) except -1:
-    """The loop itself failed (an exception in main, say of a signal handler): end every thread without a grace period."""
+    """The loop itself failed (an exception in main, say of a signal handler): end every thread without a grace
+    period."""
     global slice_start
     force_ending()
     while not (list_empty(&batch) and list_empty(&ready)):
@@ -2557,8 +2564,8 @@ def _count_own_os_threads(int delta):
 # ---------------------------------------------------------------------------------------------- fork
 
 cdef void at_fork_in_child() noexcept nogil:
-    # Inside fork(2), before CPython frees the states of the OS threads that are gone. When one of them ran the loop, its
-    # state may have a thread's data stack, and frames of main that other frames lead to.
+    # Inside fork(2), before CPython frees the states of the OS threads that are gone. When one of them ran the loop,
+    # its state may have a thread's data stack, and frames of main that other frames lead to.
     global child_unclean
     if loop_ts == NULL:
         return
@@ -2800,7 +2807,8 @@ def _watchdog_after_fork():
 
 
 cdef void set_profiler(profile_hook hook, void *tracer) noexcept:
-    """Have `hook` told of slices and waits, and (3.11) every thread run with the profile function `tracer`. NULL: stop."""
+    """Have `hook` told of slices and waits, and (3.11) every thread run with the profile function `tracer`. NULL:
+    stop."""
     global profiler
     profiler = hook
     coro_interp_set_profile(PyThreadState_Get(), tracer)

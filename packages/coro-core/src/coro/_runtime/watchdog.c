@@ -1,8 +1,8 @@
 /* The watchdog's OS thread and its signal handler; see _runtime/watchdog.h.
 
    Locking: `lock` guards everything the OS thread and the setters share. The handler takes no lock; it reads `request`,
-   which is set before the signal is sent, and writes `answered`. The handler stays installed for good: a signal that was
-   sent just before the watchdog was switched off must not kill the program. */
+   which is set before the signal is sent, and writes `answered`. The handler stays installed for good: a signal that
+   was sent just before the watchdog was switched off must not kill the program. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -180,8 +180,8 @@ watch(void *argument)
             request = REPORT;
             pthread_kill(target, signal_number);
         } else if (stalled >= mine.limit / 2) {
-            /* Perhaps it is only idle: then this makes its poll return. More than once, because one signal may come just
-               before the poll begins. */
+            /* Perhaps it is only idle: then this makes its poll return. More than once, because one signal may come
+               just before the poll begins. */
             pthread_kill(target, signal_number);
         }
         pthread_mutex_unlock(&lock);

@@ -329,8 +329,8 @@ coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterprete
     result = PyObject_CallOneArg(settrace, function);
 #if CORO_HAS_ENTRY_FRAMES
     {
-        /* When something is traced already, nothing new is switched on and no code prepared: switch on something that is
-           not, for a moment. */
+        /* When something is traced already, nothing new is switched on and no code prepared: switch on something that
+           is not, for a moment. */
         Py_tracefunc profile_function = ts->c_profilefunc;
         PyObject *profile_object = ts->c_profileobj;
         ts->c_profilefunc = NULL;
@@ -372,8 +372,8 @@ coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterprete
 /* The code of a frame, or NULL where the interpreter made the frame for itself. Of the latter kind are
      entry frames (3.12 and newer), on the C stack, one for each time that C code calls the interpreter;
      the bottom of a thread state's chain (3.15);
-     the frame between a class that is called and its __init__ (3.13 and newer, once the call is specialised). It lies on the
-     data stack like any other and belongs to the thread, but its code is static and read-only. */
+     the frame between a class that is called and its __init__ (3.13 and newer, once the call is specialised). It lies
+     on the data stack like any other and belongs to the thread, but its code is static and read-only. */
 static inline PyCodeObject *
 code_of(const struct _PyInterpreterFrame *f)
 {

@@ -53,7 +53,7 @@
 #include <stdint.h>
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x03100000
-#error "coro-core switches interpreter state of CPython 3.11 to 3.15; this version needs a section of its own in interp.h"
+#error "coro-core switches interpreter state of CPython 3.11 to 3.15; this version needs a section in interp.h"
 #endif
 #if PY_VERSION_HEX >= 0x030E0000 && PY_VERSION_HEX < 0x030E0200
 #error "coro-core needs CPython 3.14.2 or newer of the 3.14 series: earlier ones cannot be told about separate C stacks"
@@ -73,7 +73,7 @@
 #define CORO_HAS_ENTRY_FRAMES (PY_VERSION_HEX >= 0x030C0000) /* interpreter entry frames lie on the C stack */
 #define CORO_HAS_C_COUNTER (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000)
 #define CORO_HAS_STACK_LIMITS (PY_VERSION_HEX >= 0x030E0000)
-#define CORO_HAS_LOCAL_RAISE (PY_VERSION_HEX >= 0x030F0000)  /* exceptions are looked up in the code's monitoring data */
+#define CORO_HAS_LOCAL_RAISE (PY_VERSION_HEX >= 0x030F0000) /* exceptions are looked up in the code's monitoring data */
 #define CORO_HAS_TRASH_NESTING (PY_VERSION_HEX < 0x030D0000)
 
 struct _PyInterpreterFrame;

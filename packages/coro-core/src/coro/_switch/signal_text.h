@@ -1,9 +1,10 @@
 /* What signal handlers write: text put together in a buffer and written when it is full or finished.
 
-   All of it is async-signal-safe: no memory is asked for, no lock taken, no reference counted, and only write(2) called.
+   All of it is async-signal-safe: no memory is asked for, no lock taken, no reference counted, and only write(2)
+   called.
 
-   Names come from programs and from what they have read. They are escaped as repr() does it: a name cannot end its line,
-   forge another one or give orders to a terminal. What is printable is written in UTF-8, whatever the locale. */
+   Names come from programs and from what they have read. They are escaped as repr() does it: a name cannot end its
+   line, forge another one or give orders to a terminal. What is printable is written in UTF-8, whatever the locale. */
 #ifndef CORO_SIGNAL_TEXT_H
 #define CORO_SIGNAL_TEXT_H
 

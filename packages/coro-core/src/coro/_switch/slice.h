@@ -41,11 +41,11 @@ coro_present_chunk(PyThreadState *ts)
 #pragma GCC visibility push(hidden)
 #endif
 
-extern void *coro_main_sp;                  /* of main's parked stack, while a thread runs */
+extern void *coro_main_sp;           /* of main's parked stack, while a thread runs */
 extern coro_interp coro_main_state;
-extern int coro_main_away;                  /* main's interpreter state is in coro_main_state, not in the thread state */
+extern int coro_main_away;           /* main's interpreter state is in coro_main_state, not in the thread state */
 #if CORO_HAS_STACK_LIMITS
-extern coro_slot *coro_protected;           /* the slot whose limits the thread state knows now */
+extern coro_slot *coro_protected;    /* the slot whose limits the thread state knows now */
 #endif
 
 #if defined(__GNUC__)
@@ -161,9 +161,9 @@ coro_take_exception(void)
 #endif
 }
 
-/* The thread will run soon: begin to fetch what its restoration and its innermost frames will touch, and what moving the
-   present owner of its slot away reads. Always inlined: gcc takes a function that only prefetches for one without any
-   effect, and drops its calls. */
+/* The thread will run soon: begin to fetch what its restoration and its innermost frames will touch, and what moving
+   the present owner of its slot away reads. Always inlined: gcc takes a function that only prefetches for one without
+   any effect, and drops its calls. */
 static inline __attribute__((always_inline)) void
 coro_stack_prefetch(const coro_stack *s)
 {

@@ -101,11 +101,11 @@ coro_slots_map(int count, size_t size)
     return 0;
 }
 
-/* The first empty slot, whose top is most likely in memory already. Where there is none, one of the first half is shared, of
-   64 at least: threads that take turns there are copied however many they are, so the fewer slots that happens in, the
-   more threads stay uncopied, and the fewer pages all those copies go through (more than 64 outgrow the processor's
-   smallest table of pages; measured, 1 to 3 % of an echo request). Of these not the one with the fewest threads is taken
-   but one with few: reading all of them would take longer than the rest of a thread's start. */
+/* The first empty slot, whose top is most likely in memory already. Where there is none, one of the first half is
+   shared, of 64 at least: threads that take turns there are copied however many they are, so the fewer slots that
+   happens in, the more threads stay uncopied, and the fewer pages all those copies go through (more than 64 outgrow the
+   processor's smallest table of pages; measured, 1 to 3 % of an echo request). Of these not the one with the fewest
+   threads is taken but one with few: reading all of them would take longer than the rest of a thread's start. */
 coro_slot *
 coro_slots_choose(void)
 {
@@ -163,7 +163,8 @@ coro_slots_evacuate(coro_slot *slot)
     coro_interp_link few[LINKS_AT_ONCE], *many = NULL;
     int links;
     struct _PyInterpreterFrame *frame = coro_slots_frame(owner);
-    struct _PyInterpreterFrame *outermost = coro_datastack_bottom(owner->root, owner->interp.chunk, owner->interp.stack_top);
+    struct _PyInterpreterFrame *outermost
+        = coro_datastack_bottom(owner->root, owner->interp.chunk, owner->interp.stack_top);
     char *copy;
 
     links = coro_interp_bypass(frame, outermost, sp, slot->top, few, LINKS_AT_ONCE);

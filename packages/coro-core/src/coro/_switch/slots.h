@@ -5,8 +5,8 @@
    Suspending a thread copies nothing: it stays in its slot as the slot's owner. Only when another thread of the same
    slot has to run is the owner evacuated (the bytes from its stack pointer to the slot's top go to the heap, exact
    size), and the other one's bytes are put back. So up to N busy threads switch without a copy; beyond that a switch
-   of those that share a slot costs one evacuation and one restoration of typically under 1 KiB, and an idle thread costs
-   its own bytes alone. N = 1 is the classical design of stack-copying threads.
+   of those that share a slot costs one evacuation and one restoration of typically under 1 KiB, and an idle thread
+   costs its own bytes alone. N = 1 is the classical design of stack-copying threads.
 
    While a thread is evacuated nothing may follow a pointer into its stack. From CPython 3.12 on the chain of Python
    frames leads across entry frames that lie there, so evacuation reroutes those links and restoration puts them back

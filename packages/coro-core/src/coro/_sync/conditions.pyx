@@ -18,8 +18,9 @@ Invariants:
 from libc.stdint cimport uint64_t
 
 from coro._runtime.scheduler cimport running_thread, whoever
-from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, grant_all, new_ticket, set_value, skip_doomed, stand_in_line,
-                            take_any, take_first, threads_of, units_of, wait_line, waiter, waiting_in)
+from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, grant_all, new_ticket, set_value, skip_doomed,
+                                 stand_in_line, take_any, take_first, threads_of, units_of, wait_line, waiter,
+                                 waiting_in)
 
 import warnings
 

@@ -25,8 +25,8 @@ Invariants:
 from libc.stdint cimport uint64_t
 
 from coro._runtime.scheduler cimport coro, running_thread, whoever
-from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, died_by_fork, drop_doomed, is_dead, new_ticket, stand_in_line,
-                            take_first, threads_of, units_of, wait_line, waiter, waiting_in)
+from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, died_by_fork, drop_doomed, is_dead, new_ticket,
+                                 stand_in_line, take_first, threads_of, units_of, wait_line, waiter, waiting_in)
 
 import warnings
 

@@ -24,8 +24,8 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from coro._runtime.scheduler cimport running_thread, whoever
-from coro._sync.waiters cimport (GET, NOT_NOW, Primitive, drop_doomed, new_ticket, stand_in_line, take, take_any, take_first,
-                            threads_of, units_of, wait_line, waiter, waiting_in)
+from coro._sync.waiters cimport (GET, NOT_NOW, Primitive, drop_doomed, new_ticket, stand_in_line, take, take_any,
+                                 take_first, threads_of, units_of, wait_line, waiter, waiting_in)
 
 from coro._sync.records import BufferStatistics, ChannelClosed
 

@@ -5,8 +5,8 @@ Each thing is a `case` made beforehand: an operation and what it is performed on
 after the other, beginning at a random one, and performs the first that need not wait; then nobody is switched to.
 Otherwise the thread stands in the line of every primitive at once, like any other waiter, so it is served in its turn,
 and nobody who waits in the ordinary way overtakes it or is overtaken by it. Whoever grants it something takes it out of
-all other lines in the same moment (see _sync/waiters.pyx): that is what makes exactly one operation happen. An interruption
-that comes after the grant gives it back, as everywhere.
+all other lines in the same moment (see _sync/waiters.pyx): that is what makes exactly one operation happen. An
+interruption that comes after the grant gives it back, as everywhere.
 
 Descriptors, threads that end and time limits are different: to have become readable, to have ended, to be over is not
 used up by being noticed. For these the thread is merely woken and looks for itself; if something was granted as well by
@@ -34,13 +34,13 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from coro._runtime.abi cimport require_abi
-from coro._poll.descriptors cimport (FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, fd_poller, fd_state,
-                           filter_of, slot_of)
-from coro._runtime.scheduler cimport (WAIT_SELECT, add_joiner, cancel_alarm, coro, count_io, deadline_after, is_daemon, is_past,
-                              remove_joiner, running_thread, set_alarm, suspend, whoever)
+from coro._poll.descriptors cimport (FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, fd_poller,
+                                     fd_state, filter_of, slot_of)
+from coro._runtime.scheduler cimport (WAIT_SELECT, add_joiner, cancel_alarm, coro, count_io, deadline_after, is_daemon,
+                                      is_past, remove_joiner, running_thread, set_alarm, suspend, whoever)
 from coro._net.sock cimport _descriptor, _receiver
 from coro._sync.waiters cimport (ACQUIRE, GET, JOIN, LOCK, NOT_NOW, PUT, QUEUED, READ, SKIPPED, WAIT, WRITE, Primitive,
-                            choice, choices, join_line, leave_line, new_ticket, units_of, waiter)
+                                 choice, choices, join_line, leave_line, new_ticket, units_of, waiter)
 
 from coro import oserrors
 from coro._sync.conditions import condition_variable, event, inverted_semaphore, latch
@@ -116,7 +116,8 @@ cdef class case:
     cdef uint32_t epoch
 
     def __init__(self, *args, **kwargs):
-        raise TypeError("cases are made by coro.case.get(queue), coro.case.read(sock) and so on, not by calling the class")
+        raise TypeError("cases are made by coro.case.get(queue), coro.case.read(sock) and so on, not by calling the "
+                        "class")
 
     @staticmethod
     def get(queue):
@@ -375,7 +376,8 @@ cdef class Selection:
         """What may raise, or run code of users, before the thread stands anywhere."""
         if c.operation == JOIN:
             if c.what is self.me:
-                raise AssertionError("a thread cannot wait for its own end: select was given a join of the running thread")
+                raise AssertionError("a thread cannot wait for its own end: select was given a join of the running "
+                                     "thread")
         elif c.operation >= READ:
             if c.operation == READ and isinstance(c.what, _receiver) and (<_receiver>c.what).reader is not None:
                 (<_receiver>c.what).reader_busy(self.me)
@@ -572,7 +574,8 @@ def select(*cases, timeout=None):
         raise ValueError("expected at least one case to select: without any, nothing could ever happen")
     for c in cases:
         if not isinstance(c, case):
-            raise TypeError(f"expected cases made by coro.case.get(queue), coro.case.read(sock) and so on, not {named(c)}")
+            raise TypeError("expected cases made by coro.case.get(queue), coro.case.read(sock) and so on, not "
+                            f"{named(c)}")
         if (<case>c).what is None:
             raise TypeError("expected cases made by coro.case.get(queue), coro.case.read(sock) and so on, not one made "
                             "by case.__new__(), which is about nothing")

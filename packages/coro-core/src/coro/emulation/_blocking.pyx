@@ -7,17 +7,18 @@ is suspended; an OS thread without a loop, which is blocked the ordinary way; or
 it runs, say), which can do neither and gets YieldFromMain if it would have to wait.
 
 A lock is a flag and a line of waiters. release() hands the lock to the first in the line instead of opening it, so
-nobody is starved by a thread that locks again at once; a waiter that goes away after it was given the lock passes it on.
-Everything happens under the GIL and between two bytecodes, so there is no inner lock, and release() may be called from
-finalisers and signal handlers.
+nobody is starved by a thread that locks again at once; a waiter that goes away after it was given the lock passes it
+on. Everything happens under the GIL and between two bytecodes, so there is no inner lock, and release() may be called
+from finalisers and signal handlers.
 
 The *main thread* of the emulated program is a coro thread (the one that called install, or main of `coro.run`). It
 bears the ident of the OS thread, so that `threading.main_thread()` is who it was, and Python-level signal handlers run
-in it: whatever emulated call it is blocked in is interrupted for that, and goes on afterwards unless the handler raised.
+in it: whatever emulated call it is blocked in is interrupted for that, and goes on afterwards unless the handler
+raised.
 
-Programs for OS threads rely on being preempted: one that asks again and again whether something has happened would never
-let it happen here. So whoever has held the CPU for 5 ms gives way at the next emulated call that succeeds, or fails,
-without waiting; the clock is looked at once in 16 such calls.
+Programs for OS threads rely on being preempted: one that asks again and again whether something has happened would
+never let it happen here. So whoever has held the CPU for 5 ms gives way at the next emulated call that succeeds, or
+fails, without waiting; the clock is looked at once in 16 such calls.
 
 Cost: an uncontended acquire and release are about as fast as the standard library's; a contended one costs a waiter
 object of about 80 bytes and two switches; a wait with a time limit one timer more.
@@ -42,9 +43,10 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
 from coro._runtime.abi cimport require_abi
-from coro._poll.descriptors cimport FD_EXCEPT_READY, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_lookup, fd_poller, fd_state
+from coro._poll.descriptors cimport (FD_EXCEPT_READY, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_lookup, fd_poller,
+                                     fd_state)
 from coro._runtime.scheduler cimport (WAIT_OBJECT, WAIT_SLEEP, TimerTarget, coro, count_io, is_daemon, running_thread,
-                              slice as give_way, suspend, timer_add, timer_cancel, wake)
+                                      slice as give_way, suspend, timer_add, timer_cancel, wake)
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
 import _thread
@@ -162,7 +164,8 @@ def in_thread_of_loop():
 
 
 def set_main(number, ident):
-    """The coro thread with this id (0: none) is the main thread from now on, and `ident` what get_ident() says there."""
+    """The coro thread with this id (0: none) is the main thread from now on, and `ident` what get_ident() says
+    there."""
     global main_number, main_ident
     main_number = number
     main_ident = ident
@@ -510,7 +513,8 @@ cdef double checked_timeout(bint blocking, object timeout) except? -2:
     """Seconds to wait, -1 for ever; raises what the standard library's locks raise."""
     cdef double seconds
     if type(timeout) is not float and type(timeout) is not int:
-        if isinstance(timeout, str) or not hasattr(type(timeout), "__float__") and not hasattr(type(timeout), "__index__"):
+        if (isinstance(timeout, str)
+                or not hasattr(type(timeout), "__float__") and not hasattr(type(timeout), "__index__")):
             raise TypeError(f"'{type(timeout).__name__}' object cannot be interpreted as an integer or float")
     try:
         seconds = timeout
@@ -904,7 +908,7 @@ cdef bint may_wait(file) except -1:
         return False
     kind = found.st_mode & 0o170000
     if kind == 0o020000:               # a character device
-        return (<int>found.st_rdev >> 8) != 1          # of which Linux's memory devices, /dev/null and so on, never wait
+        return (<int>found.st_rdev >> 8) != 1   # of which Linux's memory devices, /dev/null and so on, never wait
     return kind == 0o010000 or kind == 0o140000
 
 

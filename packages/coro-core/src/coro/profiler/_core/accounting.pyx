@@ -1,20 +1,21 @@
 # cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
-"""The profiler's core: turns the accounting of profiler/_core/accounts.h on and off, and hands its trees out as Python objects.
+"""The profiler's core: turns the accounting of profiler/_core/accounts.h on and off, and hands its trees out as Python
+objects.
 
 The scheduler calls `told()` where a slice begins or ends and where main waits for the kernel; calls and returns come
 from sys.monitoring and from functions that report themselves, or from 3.11's profile function, which the scheduler puts
 into every thread. There is one session per process, because the interpreter reports to one place.
 
-Cost: nothing while off but a branch at each switch. On: see profiler/_core/accounts.h; taking the trees out at the end is one tuple per
-node.
+Cost: nothing while off but a branch at each switch. On: see profiler/_core/accounts.h; taking the trees out at the end
+is one tuple per node.
 """
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from coro._runtime.scheduler cimport (PROFILE_SLICE_BEGINS, PROFILE_SLICE_ENDS, PROFILE_WAIT_BEGINS, PROFILE_WAIT_ENDS, coro,
-                              set_profiler)
+from coro._runtime.scheduler cimport (PROFILE_SLICE_BEGINS, PROFILE_SLICE_ENDS, PROFILE_WAIT_BEGINS, PROFILE_WAIT_ENDS,
+                                      coro, set_profiler)
 from coro._clock.ticks cimport clock, coro_clock, coro_from_seconds
 
 from coro._runtime.abi cimport require_abi

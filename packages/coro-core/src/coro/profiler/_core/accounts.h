@@ -1,15 +1,15 @@
 /* The accounting core of the profiler: trees of calls, one for each thread, and what the interpreter reports into them.
 
-   A node of a tree stands for a function called along one path; the node of the innermost active call is all there is of
-   a thread's call stack, so a call is "find the child", a return is "go to the parent", and nothing is pushed. Between
-   two events all that was consumed is charged to one node, the sink. Aggregates, callers and flame graphs are computed
-   from the trees when profiling has ended, not while the program runs.
+   A node of a tree stands for a function called along one path; the node of the innermost active call is all there is
+   of a thread's call stack, so a call is "find the child", a return is "go to the parent", and nothing is pushed.
+   Between two events all that was consumed is charged to one node, the sink. Aggregates, callers and flame graphs are
+   computed from the trees when profiling has ended, not while the program runs.
 
-   The trees are in profiler/_core/tree.h, what the interpreter reports in profiler/_core/events.h, what functions report themselves
-   in profiler/_core/primitives.h; here are the charging, the threads and what the scheduler tells. Calls for which there are too
-   many nodes are charged to the innermost caller that has one. An event costs one reading of the tick counter, which is
-   most of what is spent here, and a few cache lines; a switch costs no reading: where a slice begins the scheduler has
-   just looked, and where it ends the function that parks has.
+   The trees are in profiler/_core/tree.h, what the interpreter reports in profiler/_core/events.h, what functions
+   report themselves in profiler/_core/primitives.h; here are the charging, the threads and what the scheduler tells.
+   Calls for which there are too many nodes are charged to the innermost caller that has one. An event costs one reading
+   of the tick counter, which is most of what is spent here, and a few cache lines; a switch costs no reading: where a
+   slice begins the scheduler has just looked, and where it ends the function that parks has.
 
    All of this is static because only _profiler uses it. */
 #ifndef CORO_PROFILE_H
@@ -92,7 +92,7 @@ coro_profile_new_thread(uint64_t number)
     return t;
 }
 
-/* The place of a thread in the table, or where it would have to be. Numbers are given in turn: they hash by themselves. */
+/* The place of a thread in the table, or where it would have to be. Numbers are given in turn, so they need no hash. */
 static inline size_t
 coro_profile_place(uint64_t number)
 {
@@ -220,8 +220,8 @@ coro_profile_end_thread(uint64_t number, PyObject *label)
 
 /* What the scheduler tells. In main, with no interpreter state of a thread's in place. */
 
-/* `now` is when the scheduler last looked: before this batch of slices or after the slice before this one. The counter is
-   not read again, so that what a switch takes is charged to the function that goes on. */
+/* `now` is when the scheduler last looked: before this batch of slices or after the slice before this one. The counter
+   is not read again, so that what a switch takes is charged to the function that goes on. */
 static inline void
 coro_profile_slice_begins(uint64_t number, int64_t now)
 {

@@ -1,7 +1,7 @@
 /* How the profiler takes what it is told: a function is entered, a function is left.
 
    Every Python function that is entered is left again; C functions may be left without a word when an exception goes
-   through them, so leaving a Python function also leaves the C functions above it. Cost: see profiler/_core/accounts.h. */
+   through them, so leaving a Python function also leaves the C functions above it. Cost: see accounts.h. */
 #ifndef CORO_PROFILE_CALLS_H
 #define CORO_PROFILE_CALLS_H
 
@@ -86,8 +86,8 @@ coro_profile_leave_c(const void *key)
 }
 
 /* The usual case of the three above, without a call of another function, which is what makes it quick: ticks only, read
-   from the processor's counter, in a thread all of whose calls have nodes, and the child entered is the one found last or
-   the one expected after it, the function left the innermost. 0: it is none of these, and nothing was done. */
+   from the processor's counter, in a thread all of whose calls have nodes, and the child entered is the one found last
+   or the one expected after it, the function left the innermost. 0: it is none of these, and nothing was done. */
 
 static inline int
 coro_profile_is_usual(const coro_profile_thread *t)

@@ -2,7 +2,8 @@
 
    Events come from sys.monitoring (3.12 on) through objects with a vectorcall slot and nothing else, or from a profile
    function as PyEval_SetProfile() takes it (3.11). Those of other OS threads are ignored, and those of functions that
-   report themselves (profiler/_core/primitives.h). What events mean is in profiler/_core/calls.h. Cost: see profiler/_core/accounts.h. */
+   report themselves (profiler/_core/primitives.h). What events mean is in profiler/_core/calls.h. Cost: see
+   profiler/_core/accounts.h. */
 #ifndef CORO_PROFILE_EVENTS_H
 #define CORO_PROFILE_EVENTS_H
 

@@ -1,13 +1,14 @@
 /* Which places of the program need no events for what they call.
 
-   The interpreter reports every call, of Python functions, too, whose beginning it reports anyway: a third of the events
-   of a call. Once a place (code, offset) has called nothing but functions that are known to begin in another way, Python's
-   and those that report themselves, often enough, its CALL event is disabled, and the interpreter runs it as fast as
-   without a profiler. If it calls another C function after all, nobody tells; that is charged to the caller. A place that
-   did so before keeps its events to the end of the profile, so that every call that was told of is told to end.
+   The interpreter reports every call, of Python functions, too, whose beginning it reports anyway: a third of the
+   events of a call. Once a place (code, offset) has called nothing but functions that are known to begin in another
+   way, Python's and those that report themselves, often enough, its CALL event is disabled, and the interpreter runs it
+   as fast as without a profiler. If it calls another C function after all, nobody tells; that is charged to the caller.
+   A place that did so before keeps its events to the end of the profile, so that every call that was told of is told to
+   end.
 
-   Cost: some ten instructions for an event, 32 bytes for a place. Only from Python 3.12 on: 3.11 cannot disable an event
-   at one place. */
+   Cost: some ten instructions for an event, 32 bytes for a place. Only from Python 3.12 on: 3.11 cannot disable an
+   event at one place. */
 #ifndef CORO_PROFILE_PLACES_H
 #define CORO_PROFILE_PLACES_H
 

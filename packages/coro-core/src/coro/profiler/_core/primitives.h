@@ -3,9 +3,9 @@
    A program that switches all the time calls them more often than anything else, and an event of the interpreter costs
    as much as what they do. So while a profiler runs their method definitions, which the interpreter reads at each call
    however it came to it, lead to functions that tell the profiler, call the real one and tell again. Otherwise nothing
-   of this is there, not even a test. The places that call them need no events then, see profiler/_core/places.h. Calls from C,
-   of which there are no events, are counted as well. What takes less time than two readings of the counter is counted
-   only, and what it takes charged to its caller.
+   of this is there, not even a test. The places that call them need no events then, see profiler/_core/places.h. Calls
+   from C, of which there are no events, are counted as well. What takes less time than two readings of the counter is
+   counted only, and what it takes charged to its caller.
 
    A table of static functions stands for closures: each knows by its number which function it stands for. A thread may
    be parked in one of them when the profile ends and return to it when there is none, or another one.
@@ -72,7 +72,7 @@ typedef struct {
 } coro_profile_primitive;
 
 
-/* Where those with one argument end in the table, those with any number of arguments, and those that are counted only. */
+/* Where those with one argument end in the table, those with any number of them, and those that are counted only. */
 enum { CORO_PROFILE_SHORT = 4, CORO_PROFILE_LONG = 24, CORO_PROFILE_ALL = 28, CORO_PROFILE_KNOWN = 64 };
 static coro_profile_primitive coro_profile_primitives[CORO_PROFILE_ALL];
 static const void *coro_profile_known[CORO_PROFILE_KNOWN]; /* the keys of those that report now, open addressing */
@@ -132,12 +132,14 @@ coro_profile_primitive_ends(const coro_profile_primitive *f)
         return result; \
     }
 
+#define CORO_PROFILE_LONG(i) ((coro_profile_long_call)(void (*)(void))coro_profile_primitives[i].function)
+
 #define CORO_PROFILE_DEFINE_LONG(i) \
     static PyObject *coro_profile_call_##i(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) \
     { \
         PyObject *result; \
         coro_profile_primitive_begins(&coro_profile_primitives[i]); \
-        result = ((coro_profile_long_call)(void (*)(void))coro_profile_primitives[i].function)(self, args, count, names); \
+        result = CORO_PROFILE_LONG(i)(self, args, count, names); \
         coro_profile_primitive_ends(&coro_profile_primitives[i]); \
         return result; \
     }
@@ -146,7 +148,7 @@ coro_profile_primitive_ends(const coro_profile_primitive *f)
     static PyObject *coro_profile_call_##i(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) \
     { \
         coro_profile_count(coro_profile_primitives[i].key, coro_profile_primitives[i].object); \
-        return ((coro_profile_long_call)(void (*)(void))coro_profile_primitives[i].function)(self, args, count, names); \
+        return CORO_PROFILE_LONG(i)(self, args, count, names); \
     }
 
 #define CORO_PROFILE_ENTRY(i) (PyCFunction)(void (*)(void))coro_profile_call_##i,
@@ -181,8 +183,8 @@ coro_profile_is_primitive(const void *key)
     return 0;
 }
 
-/* From now on the function, a function or method of C, reports itself. It goes on without when it takes its arguments in
-   another way than those in the table, or the table is full. */
+/* From now on the function, a function or method of C, reports itself. It goes on without when it takes its arguments
+   in another way than those in the table, or the table is full. */
 static void
 coro_profile_report_itself(PyObject *function, int how)
 {

@@ -1,8 +1,8 @@
 /* The profiler's trees of calls and its table of functions; see profiler/_core/accounts.h for the idea.
 
    Finding the child looks at the one found last, then at the one that followed that one when it was left before (a loop
-   that calls the same functions in turn finds each at the second look), then at all brothers, and from 17 children on in
-   a hash table of the node's.
+   that calls the same functions in turn finds each at the second look), then at all brothers, and from 17 children on
+   in a hash table of the node's.
 
    Memory: 80 bytes and 8 for each value measured, per node. There are at most `most_nodes`. It comes from malloc(3),
    because main allocates some of it while no thread's interpreter state is in place. */
