@@ -42,7 +42,7 @@ def cmd_c10k(options: argparse.Namespace) -> int:
     environment = Environment(pick(options.python), "run")
     where = environment.folder.relative_to(ROOT)
     print(f"setting up {where} with Python {environment.base.full}; a minute or two the first time", flush=True)
-    environment.prepare(settings()["build"])
+    environment.prepare([])
     environment.install_core()
     command = [str(environment.python), "-m", "coro.demo.c10k", *options.arguments]
     print(" ".join(["running", *command[1:]]), flush=True)
@@ -86,7 +86,7 @@ def cmd_pythons(options: argparse.Namespace) -> int:
 def cmd_api(options: argparse.Namespace) -> int:
     """Compare the public names of all packages with the lists checked in, or write the lists."""
     environment = Environment(pick(options.python), "run")
-    environment.prepare(settings()["build"])
+    environment.prepare([])
     install(environment, packages.packages())
     call(environment.python, ROOT / "tools" / "public_api.py", *(["--update"] if options.update else []))
     return 0

@@ -146,17 +146,8 @@ def locked(name: str) -> Iterator[None]:
 
 def build(python: Path, package: Path, into: Path, short: str) -> None:
     """Build the wheel of `package` with an environment that has all it needs; each module compiled is told."""
-    command: list[str | Path] = [
-        python,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "wheel",
-        "-v",
-        "--no-index",
-        "--no-deps",
-    ]
-    command += ["--no-build-isolation", "--no-cache-dir", "-w", into, package]
+    command: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "wheel", "-v"]
+    command += ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", into, package]
     said: list[str] = []
     with subprocess.Popen(
         command,
@@ -206,7 +197,7 @@ def wheels(base: Python, wanted: Sequence[Path]) -> list[tuple[Path, str]]:
                 build(builder.python, package, folder, base.short)
                 stamp_file.write_text(stamp)
             if package in wanted:
-                found.append((next(folder.glob(pattern)), stamp))
+                found.append((next(folder.glob(pattern)), f"{kind}\n{stamp}"))
     return found
 
 

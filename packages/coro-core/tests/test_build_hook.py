@@ -329,6 +329,27 @@ def test_an_error_of_the_compiler_is_shown(project: Project) -> None:
     assert left == []
 
 
+def test_a_source_that_changes_meanwhile(project: Project, tmp_path: Path) -> None:
+    """What was made of the old contents must not be found under the name of the new ones."""
+    header = project.source / "coro/made/answer.h"
+
+    class Changing(list[str]):
+        def append(self, line: str) -> None:
+            super().append(line)
+            if "linking" in line:
+                header.write_text("#define ANSWER 430\n")
+
+    project.said = Changing()
+    builder = compiling.Builder(
+        "coro-made", str(project.source), coro.get_include(), str(project.folder / "build"), project.said.append
+    )
+    with pytest.raises(table.BuildError, match=r"answer\.h was changed while modules were compiled; build again"):
+        builder.build(project.modules)
+    built = project.build()
+    assert project.steps() == BOTH
+    assert load("a", built[f"coro/made/a{SUFFIX}"], tmp_path).answer == 430
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [

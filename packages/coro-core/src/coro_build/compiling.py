@@ -6,6 +6,9 @@ to be wrong, and an object made against another coro-core is never taken for a f
 Python versions, and one folder (CORO_BUILD_CACHE) can serve many checkouts and environments at once. What nobody has
 used for two weeks is removed, and the oldest results beyond a gigabyte.
 
+A source that is changed while it is being read ends the build with an error, and what was made meanwhile is forgotten:
+it could stand under the name of the new contents.
+
 The list of what was read is known only afterwards. It is therefore kept from the last time, under a first digest of the
 command, the source and the names of all declaration files there are. As long as those and the files of the list are the
 same, the result is.
@@ -32,6 +35,7 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import re
@@ -196,7 +200,9 @@ class Builder:
         self._lock = threading.Lock()
         self._begun = self._made = self._total = 0
         self._contents: dict[str, str] = {}
-        # Where files may be, longest name first: the same file of another checkout or environment has the same name.
+        self._stamps: dict[str, tuple[int, int] | None] = {}
+        self._new: list[str] = []
+        # Where files are: the same file of another checkout or environment gets the same name in digests and lists.
         self._roots = {self.source: "src", os.path.dirname(self.core): "core"}
 
     def build(self, modules: Sequence[Module]) -> dict[str, str]:
@@ -228,6 +234,7 @@ class Builder:
             results = {name: future.result() for name, future in links.items()}
         finally:
             pool.shutdown(cancel_futures=True)
+            self._forget_unless_unchanged()
         self._remove_old()
         kept = self._total - self._made
         took = time.monotonic() - start
@@ -248,7 +255,9 @@ class Builder:
         self._compile_command = [*compile_, *MACROS, *include, *flags]
         # -S leaves out what debug symbols the objects of others have (ld64, lld and GNU ld).
         self._link_command = [*link, *([] if self.symbols else ["-Wl,-S"])]
-        done = subprocess.run([*compile_[:1], "--version"], capture_output=True, text=True, check=False)
+        # "ccache gcc -pthread ...": what comes before the options.
+        compiler = itertools.takewhile(lambda part: not part.startswith("-"), compile_)
+        done = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False)
         self._compiler = "\n".join([done.stdout, sys.version, sys.base_prefix])
         self._cython = cython_version()
         names: dict[str, list[str]] = {"declarations": [], "headers": []}
@@ -259,7 +268,11 @@ class Builder:
                 for name in files:
                     kind = {"pxd": "declarations", "pxi": "declarations", "h": "headers"}.get(name.rpartition(".")[2])
                     if kind:
-                        names[kind].append(self._portable(os.path.join(folder, name)))
+                        path = os.path.join(folder, name)
+                        self._stamps[path] = self._stamp(path)
+                        names[kind].append(self._portable(path))
+        for module in modules:
+            self._stamps |= {path: self._stamp(path) for path in (self._path(source) for source in module.sources)}
         self._names = {kind: "\n".join(sorted(found)) for kind, found in names.items()}
 
     # -- the three kinds of steps
@@ -275,27 +288,32 @@ class Builder:
                 places += ["-I", os.path.dirname(self.core)]
             command = [sys.executable, "-m", "cython", "-3", "--depfile", "--module-name", module.name, *places]
             own = os.path.dirname(os.path.abspath(Cython.__file__))
-            path = self._run(
-                _Step(
-                    *("c", module.name, module.name, source, f"{module.name}: translating {source}"),
-                    *(f"Cython {self._cython}", lambda out: [*command, "-o", out, source]),
-                    *(".c", self._names["declarations"]),
-                ),
-                # Not the interpreter's path: what Cython writes does not depend on it.
-                key=command[1:],
-                without=own,
+            step = _Step(
+                kind="c",
+                name=module.name,
+                module=module.name,
+                source=source,
+                said=f"{module.name}: translating {source}",
+                tool=f"Cython {self._cython}",
+                command=lambda out: [*command, "-o", out, source],
+                ending=".c",
+                declared=self._names["declarations"],
             )
+            # Not the interpreter's path: what Cython writes does not depend on it.
+            path = self._run(step, key=command[1:], without=own)
         stem, ending = os.path.splitext(os.path.basename(source))
-        said = f"{module.name}: compiling {stem}{ending if path == source else '.c'}"
-        end = ["-MMD", "-MF"]
-        return self._run(
-            _Step(
-                *("o", f"{module.name}-{stem}", module.name, path, said, self._compiler),
-                *(lambda out: [*self._compile_command, *end, out + ".dep", "-c", path, "-o", out], ".o"),
-                self._names["headers"],
-            ),
-            key=self._compile_command,
+        step = _Step(
+            kind="o",
+            name=f"{module.name}-{stem}",
+            module=module.name,
+            source=path,
+            said=f"{module.name}: compiling {stem}{ending if path == source else '.c'}",
+            tool=self._compiler,
+            command=lambda out: [*self._compile_command, "-MMD", "-MF", out + ".dep", "-c", path, "-o", out],
+            ending=".o",
+            declared=self._names["headers"],
         )
+        return self._run(step, key=self._compile_command)
 
     def _link(self, name: str, objects: list[str]) -> str:
         """The module made of its objects."""
@@ -309,6 +327,7 @@ class Builder:
         temporary = f"{result}.{os.getpid()}"
         self._call(name, [*self._link_command, *objects, "-o", temporary])
         os.replace(temporary, result)
+        self._new.append(result)
         return result
 
     def _run(self, step: _Step, key: Sequence[str], without: str | None = None) -> str:
@@ -341,6 +360,7 @@ class Builder:
             read = sorted(self._portable(p) for p in paths if without is None or not p.startswith(without + os.sep))
             result = self._result(step, first, read)
             os.replace(temporary, result)
+            self._new.append(result)
         finally:
             for path in (temporary, temporary + ".dep"):
                 with contextlib.suppress(FileNotFoundError):
@@ -402,15 +422,37 @@ class Builder:
 
     def _content(self, path: str) -> str:
         """A digest of a file, read once."""
-        path = os.path.join(self.source, path)
+        path = self._path(path)
         known = self._contents.get(path)
         if known is None:
             with open(path, "rb") as f:
                 known = self._contents[path] = _digest(f.read())
         return known
 
-    def _size(self, path: str) -> int:
-        return os.path.getsize(os.path.join(self.source, path))
+    def _path(self, source: str) -> str:
+        """Where a source is."""
+        return os.path.join(self.source, source)
+
+    def _size(self, source: str) -> int:
+        return os.path.getsize(self._path(source))
+
+    @staticmethod
+    def _stamp(path: str) -> tuple[int, int] | None:
+        """What differs when a file has been written again; None if there is none."""
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    def _forget_unless_unchanged(self) -> None:
+        """Raise BuildError if a source is not what it was at the start, without leaving what was made meanwhile."""
+        changed = [path for path, stamp in self._stamps.items() if self._stamp(path) != stamp]
+        if changed:
+            for path in self._new:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(path)
+            raise BuildError(f"{changed[0]} was changed while modules were compiled; build again")
 
     # -- what is said, and what is thrown away
 
