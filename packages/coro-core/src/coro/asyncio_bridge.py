@@ -23,7 +23,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import os
 import selectors
 import sys
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator
@@ -111,14 +110,11 @@ _bridge: _Bridge | None = None
 _inherited: list[_Bridge] = []  # by a forked process: kept, because closing would tell the parent's kernel objects
 
 
-def _forget() -> None:
+def _after_fork_in_child() -> None:
     global _bridge
     if _bridge is not None:
         _inherited.append(_bridge)
         _bridge = None
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 def _get() -> _Bridge:

@@ -88,11 +88,8 @@ class _Counters:
 _counters = _Counters()
 
 
-def _reset() -> None:
+def _after_fork_in_child() -> None:
     _counters.reads_pending = _counters.writes_pending = 0  # those who wait are dead in a forked child
-
-
-os.register_at_fork(after_in_child=_reset)
 
 
 class _Job:

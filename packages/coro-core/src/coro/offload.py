@@ -188,9 +188,6 @@ def _after_fork_in_child() -> None:
     _pool.reset()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
 def _end_child(error: BaseException | None) -> NoReturn:
     """The function has forked, and this is the child, where nobody waits for it: what is left is to end the process."""
     code: object = None

@@ -4,11 +4,15 @@ memory is in test_fork_resources.py, multiprocessing in test_fork_multiprocessin
 Each program forks in a process of its own, and its parent goes on afterwards to show that it took no harm.
 """
 
+import re
 import textwrap
 import warnings
+from pathlib import Path
 
 import pytest
 from support import ok, program
+
+from coro._entry import fork
 
 pytestmark = pytest.mark.poller
 
@@ -669,3 +673,18 @@ def test_a_barrier_counts_nobody_who_is_lost():
             print(sorted(places))
         coro.run(main)
     """) == ["0 ()", "[] 2", "[0, 1, 2] 0", "[0, 1, 2]"]
+
+
+def test_every_hook_of_a_room_stands_in_the_one_list():
+    """And nobody else registers one, but for the emulation, which encloses those of the program."""
+    source = Path(__file__).parents[2] / "src" / "coro"
+    with_hooks, registering = set(), set()
+    for path in sorted(source.rglob("*.py")) + sorted(source.rglob("*.pyx")):
+        file, text = path.relative_to(source), path.read_text(encoding="utf-8")
+        if "def _after_fork_in_child(" in text:
+            with_hooks.add(".".join(("coro", *file.with_suffix("").parts)))
+        if re.search(r"register_at_fork\(\s*(?:before|after_)", text):
+            registering.add(file.as_posix())
+    named_there = {"coro._runtime.scheduler", "coro._net.sock", "coro._entry.fork"}
+    assert with_hooks == {*fork._TABLES, *named_there}
+    assert registering == {"_entry/fork.py", "emulation/_modules/os.py"}

@@ -2,15 +2,20 @@
 
 Everything hangs on ``os.register_at_fork``, so ``os.fork``, ``multiprocessing`` and ``subprocess`` with a
 ``preexec_fn`` are served as well; the two things that cannot wait for the interpreter's hooks hang on
-pthread_atfork(3) (the signal pipe, see ``_events``, and the state of OS threads that are gone, see ``_scheduler``).
+pthread_atfork(3) (the signal pipe, see ``_poll/events.pyx``, and the state of OS threads that are gone, see
+``_runtime/scheduler.pyx``).
 
-A child keeps the thread that forked and nothing else that runs: the order below is that of who needs what. First the
-scheduler leaves the parent's epoll or kqueue descriptor and marks the other threads as lost; then their sockets can be
-told from others; and where the loop itself was lost its signal handlers and callbacks go. Worker OS threads, tables of
-waiting threads and the like have hooks of their own beside what they clear.
+A child keeps the thread that forked and nothing else that runs. The order is that of who needs what:
+
+1. The scheduler leaves the parent's epoll or kqueue descriptor and marks the other threads as lost.
+2. Their sockets can be told from others now, and are closed.
+3. Where the loop itself was lost, its signal handlers and callbacks go.
+4. Tables of who waits, of workers and the like are emptied: ``_TABLES``.
+5. Signals are let through.
 
 Signals are blocked from just before fork(2), in the child until the handlers are in order: one that comes early is
-neither lost there nor seen by the parent.
+neither lost there nor seen by the parent. The parent's threads do not run in the child before 1: nothing may block
+there until then.
 
 Cost: for the child O(threads + sockets); for the parent two changes of the signal mask while a loop runs.
 """
@@ -18,6 +23,8 @@ Cost: for the child O(threads + sockets); for the parent two changes of the sign
 from __future__ import annotations
 
 import os
+import sys
+from typing import Any
 
 from coro._entry import loop
 from coro._net import sock
@@ -37,6 +44,20 @@ def fork() -> int:
     return os.fork()
 
 
+#: Rooms with something that belongs to the parent, in the order in which their ``_after_fork_in_child()`` is called.
+#: One that was not imported has nothing. The emulation is last: it may start a thread.
+_TABLES = (
+    "coro.offload",
+    "coro._poll.children",
+    "coro._introspection.watchdog",
+    "coro.files",
+    "coro.servers",
+    "coro.asyncio_bridge",
+    "coro.file_watcher._watcher",
+    "coro.emulation._modules.thread",
+)
+
+
 def _before_fork() -> None:
     scheduler._before_fork()
     events._before_fork()
@@ -49,14 +70,28 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     try:
-        if scheduler._after_fork_in_child():
-            sock._after_fork_in_child()
-            if not scheduler.coro_is_running():
-                loop._clean_up()
+        try:
+            if scheduler._after_fork_in_child():
+                sock._after_fork_in_child()
+                if not scheduler.coro_is_running():
+                    loop._clean_up()
+        finally:
+            _empty_tables()
     finally:
         events._after_fork()
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+def _empty_tables() -> None:
+    failed = None
+    for name in _TABLES:
+        room: Any = sys.modules.get(name)
+        if room is not None:
+            try:
+                room._after_fork_in_child()
+            except BaseException as e:  # the others have to be emptied all the same
+                failed = failed or e
+    if failed is not None:
+        raise failed
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -68,10 +68,7 @@ def set_watchdog(seconds: float, *, file: Any = None, signum: int | None = None)
     return before
 
 
-def _after_fork() -> None:
+def _after_fork_in_child() -> None:
     global _seconds
     _seconds = 0.0
     scheduler._watchdog_after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -44,7 +44,10 @@ cdef extern from *:
 
 cdef object exit_code = _os.waitstatus_to_exitcode
 cdef dict waiting = {}                 # process number -> the thread that waits for it
-_os.register_at_fork(after_in_child=waiting.clear)
+
+
+def _after_fork_in_child():
+    waiting.clear()
 
 
 # -- Reaping -------------------------------------------------------------------------------------------

@@ -263,13 +263,10 @@ class _Pump:
 _pumps: weakref.WeakSet[_Pump] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+def _after_fork_in_child() -> None:
     for pump in list(_pumps):
         pump.forget()
     _pumps.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def watch(path: str | bytes | os.PathLike[Any], *, recursive: bool = False) -> Watcher:

@@ -82,9 +82,6 @@ def _after_fork_in_child() -> None:
             scheduler.spawn(me.join, thread_name="child of a daemon thread")
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
 def _run(record: _Record, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     try:
         function(*args, **kwargs)
