@@ -23,7 +23,6 @@ anyway, so that nothing is stranded when processes share a listener).
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 from collections.abc import Callable, Iterator
@@ -32,10 +31,9 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from coro import oserrors
-from coro._entry.connect import _seconds
 from coro._net.listeners import Listener, open_listeners
 from coro._net.sock import sock
-from coro._runtime import scheduler
+from coro._runtime import arguments, scheduler
 from coro._sync.conditions import event
 from coro.exceptions import ClosedError, LoopError, Shutdown, TimeoutError
 from coro.groups import GroupError, check_limit, group
@@ -54,10 +52,21 @@ CLOSE_TIMEOUT = 1.0
 
 _FATAL = (oserrors.EBADF, oserrors.EINVAL, oserrors.ENOTSOCK, oserrors.EOPNOTSUPP, oserrors.EFAULT)
 
-# The servers of this process that are not at their end.  prefork tells them to drain.
+# The servers of this process that are not at their end.
 _live: dict[Server, None] = {}
-# Set in a worker process of prefork: what to call when a server has started.
-_on_start: Callable[[Server], object] | None = None
+# In a worker process of prefork: what to call when a server has started.
+_started: Callable[[Server], object] | None = None
+
+
+def _supervised(started: Callable[[Server], object]) -> None:
+    """From now on somebody who is told of each server that starts ends them all: ``serve`` itself minds no signal."""
+    global _started
+    _started = started
+
+
+def _running() -> list[Server]:
+    """The servers that are not at their end."""
+    return list(_live)
 
 
 class ServerError(Exception):
@@ -145,7 +154,7 @@ class Server:
         if wrap is not None and not callable(wrap):
             raise TypeError(f"wrap is a function of a connection that returns a stream, not {wrap!r}")
         check_limit(max_connections, "max_connections", "connections that are handled at once")
-        self._wrap_timeout = _seconds("wrap_timeout", wrap_timeout, 0)
+        self._wrap_timeout = arguments.seconds("wrap_timeout", wrap_timeout, 0)
         self._handler = handler
         self._wrap = wrap
         self._daemon = bool(daemon)
@@ -214,7 +223,7 @@ class Server:
         """
         self._refuse_inside("drain")
         if timeout is not None:
-            timeout = _seconds("the limit", timeout, 0)
+            timeout = arguments.seconds("the limit", timeout, 0)
         self.stop()
         if timeout is None:
             self._ended.wait()
@@ -284,8 +293,8 @@ class Server:
                             self._acceptors.spawn(
                                 self._accept, listener, thread_name=f"acceptor on {listener.sock.getsockname()}"
                             )
-                        if _on_start is not None:
-                            _on_start(self)
+                        if _started is not None:
+                            _started(self)
                 self._close_listeners()
                 if self._closing:
                     self._connections.shutdown()
@@ -461,7 +470,7 @@ def serve(
     if started is not None and not callable(started):
         raise TypeError(f"started is a function of the server, not {started!r}")
     if drain_timeout is not None:
-        drain_timeout = _seconds("drain_timeout", drain_timeout, 0)
+        drain_timeout = arguments.seconds("drain_timeout", drain_timeout, 0)
     scheduler._running_thread()  # refuse before anything is opened
     server = Server(
         handler,
@@ -476,16 +485,13 @@ def serve(
     with server:
         if started is not None:
             started(server)
-        if drain_timeout is None or _on_start is not None:
+        if drain_timeout is None or _started is not None:
             server.wait()
         else:
             with _drained_by_sigterm(server, drain_timeout):
                 server.wait()
 
 
-def _after_fork() -> None:
+def _after_fork_in_child() -> None:
     _live.clear()
     _draining.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -13,7 +13,7 @@ def test_asyncio_gets_its_signals():
         async def service():
             stop = asyncio.Event()
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+            asyncio.get_running_loop().call_later(0.001, os.kill, os.getpid(), signal.SIGTERM)  # once it has waited
             await asyncio.wait_for(stop.wait(), 20)
             asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
             print("stopped in order")

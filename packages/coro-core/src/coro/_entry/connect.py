@@ -24,7 +24,7 @@ from typing import Any
 from coro import oserrors
 from coro._net.constants import AF
 from coro._net.sock import sock
-from coro._runtime import scheduler
+from coro._runtime import arguments, scheduler
 from coro._sync.conditions import event
 from coro.exceptions import ResolverNameError, TimeoutError
 from coro.groups import group
@@ -237,14 +237,6 @@ def _source(given: Any) -> Any:
     return address
 
 
-def _seconds(name: str, value: Any, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}: {value!r}")
-    if not value >= least:
-        raise ValueError(f"{name} is at least {least} seconds, not {value!r}")
-    return float(value)
-
-
 def _families(family: int, source: Any) -> tuple[int, ...]:
     if not isinstance(family, int) or family not in (0, _INET, _INET6):
         raise ValueError(f"family is coro.AF.INET, coro.AF.INET6 or 0 for both, not {family!r}")
@@ -342,11 +334,11 @@ def connect(
     """
     scheduler._running_thread()  # refuse before anything is made
     source = _source(source_address)
-    delay = _seconds("attempt_delay", attempt_delay, ATTEMPT_DELAY_LEAST)
+    delay = arguments.seconds("attempt_delay", attempt_delay, ATTEMPT_DELAY_LEAST)
     pending: list[Any] = []
     if timeout is None:
         return _connect(host, port, family, source, nodelay, delay, pending)
-    seconds = _seconds("timeout", timeout, 0)
+    seconds = arguments.seconds("timeout", timeout, 0)
     limit = scheduler.timeout(seconds)
     try:
         with limit:

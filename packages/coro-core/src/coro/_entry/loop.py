@@ -1,8 +1,8 @@
 """Starting and ending loops: ``event_loop``, ``run``, and the signal handlers that belong to them.
 
-The loop itself is in ``_scheduler``; here is what happens once per loop, so nothing in this file is hot. SIGINT and
-SIGTERM never raise inside a thread: their handlers only note that the loop is to end, and the loop, woken by the
-signal, ends every thread in order.
+The loop itself is in ``_runtime/scheduler.pyx``; here is what happens once per loop, so nothing in this file is hot.
+SIGINT and SIGTERM never raise inside a thread: their handlers only note that the loop is to end, and the loop, woken by
+the signal, ends every thread in order.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from coro import optional
 from coro._clock import ticks
 from coro._introspection import reports
 from coro._runtime import scheduler
@@ -21,6 +22,8 @@ from coro._runtime.output import print_stderr
 from coro.exceptions import Interrupted, Shutdown
 
 __all__ = ["event_loop", "run", "set_print_exit_string", "event_loop_is_running"]
+
+scheduler._without_loop(optional.with_timeout, optional.sleep_relative)
 
 _print_exit_string = True
 _event_loop_runs = False

@@ -253,6 +253,7 @@ cdef Poller the_poller = None
 cdef object poller_factory = None
 cdef object notifier = None            # user's, None: the default
 cdef object default_notifier = None
+cdef object with_timeout_elsewhere = None, sleep_elsewhere = None      # of coro.optional
 cdef object latency_reporter = None
 cdef object deadlock_reporter = None
 cdef object packer = None, unpacker = None
@@ -1220,8 +1221,7 @@ def with_timeout(delta, function, /, *args, **kwargs):
     cdef timebomb bomb
     cdef coro me
     if loop_ts == NULL:
-        from coro import optional
-        return optional.with_timeout(delta, function, *args, **kwargs)
+        return with_timeout_elsewhere(delta, function, *args, **kwargs)
     me = scope_owner()
     bomb = timebomb.__new__(timebomb)
     arm(bomb, me, delta)
@@ -1360,8 +1360,7 @@ def sleep_relative(delta, /):
     cdef coro me
     cdef int64_t when
     if loop_ts == NULL:
-        from coro import optional
-        return optional.sleep_relative(delta)
+        return sleep_elsewhere(delta)
     me = running_thread()
     when = deadline_after(delta)
     if when <= coro_now(ticker):
@@ -2712,6 +2711,13 @@ def _hooks(default_notifier_=None, latency_reporter_=None, deadlock_reporter_=No
     default_notifier = default_notifier_
     latency_reporter = latency_reporter_
     deadlock_reporter = deadlock_reporter_
+
+
+def _without_loop(with_timeout_, sleep_relative_):
+    """Install what does the work of these two where no loop runs."""
+    global with_timeout_elsewhere, sleep_elsewhere
+    with_timeout_elsewhere = with_timeout_
+    sleep_elsewhere = sleep_relative_
 
 
 def _loop_now():

@@ -117,6 +117,8 @@ cdef extern from "Python.h":
 coro_count_forks()
 
 cdef int _EAGAIN = _errno.EAGAIN
+cdef object wait_many = None           # what the modules built on this one do for it, see hand_over()
+cdef object make_open = None
 cdef object current_thread = scheduler.current
 cdef object count_os_threads = _thread._count
 cdef double TIMEOUT_MAX = _thread.TIMEOUT_MAX
@@ -156,6 +158,14 @@ def get_ident():
     """Return a non-zero integer that uniquely identifies the current thread: the id of a coro thread (the main
     thread's is its OS thread's), the system's number of any other."""
     return ident_here()
+
+
+def hand_over(wait_many_, make_open_):
+    """Before anything is emulated: ``wait_many(pairs, timeout)``, which waits for several descriptors, and
+    ``make_open()``, which makes the open() for files that wait."""
+    global wait_many, make_open
+    wait_many = wait_many_
+    make_open = make_open_
 
 
 def in_thread_of_loop():
@@ -301,7 +311,7 @@ cdef Limit limit_of(coro me, double seconds):
     return limit
 
 
-cdef inline bint begin_wait(coro me) noexcept:
+cdef inline bint main_blocks(coro me) noexcept:
     """Note that the main thread is blocked; True if the caller is that thread. A signal may end any of its waits, so
     they count as waiting for something outside: a program that waits for Ctrl-C is no deadlock."""
     global main_waits
@@ -312,20 +322,20 @@ cdef inline bint begin_wait(coro me) noexcept:
     return False
 
 
-cdef inline void end_wait() noexcept:
+cdef inline void main_goes_on() noexcept:
     global main_waits
     main_waits = None
     count_io(-1)
 
 
-cdef int park(coro me, int kind, object what) except -1:
+cdef int suspend_once(coro me, int kind, object what) except -1:
     """Suspend once; runs signal handlers when that is why the thread was woken."""
-    cdef bint is_main = begin_wait(me)
+    cdef bint is_main = main_blocks(me)
     try:
         suspend(me, kind, what)
     finally:
         if is_main:
-            end_wait()
+            main_goes_on()
     if is_main and signal_calls:
         call_signal_handlers()
     return 0
@@ -341,7 +351,7 @@ def sleep_thread(double seconds):
     limit = limit_of(me, seconds)
     try:
         while not limit.over:
-            park(me, WAIT_SLEEP, None)
+            suspend_once(me, WAIT_SLEEP, None)
     finally:
         timer_cancel(limit)
         limit.thread = None
@@ -355,7 +365,7 @@ def wait_for_wake(what, timeout=None):
     if timeout is not None:
         limit = limit_of(me, timeout)
     try:
-        park(me, WAIT_OBJECT, what)
+        suspend_once(me, WAIT_OBJECT, what)
     finally:
         if limit is not None:
             timer_cancel(limit)
@@ -435,7 +445,7 @@ cdef class Guard:
             if seconds >= 0:
                 limit = limit_of(me, seconds)
             while not w.granted:
-                park(me, WAIT_OBJECT, self)
+                suspend_once(me, WAIT_OBJECT, self)
                 if not w.granted and limit is not None and limit.over:
                     return False
             self.by_os_thread = False
@@ -770,12 +780,12 @@ def wait_fd(int fd, bint writing, timeout=None, bint urgent=False):
     try:
         s = poller.state_of(fd)
         while True:
-            is_main = begin_wait(me)
+            is_main = main_blocks(me)
             try:
                 outcome = poller.wait_on(me, s, fd, ready, True)
             finally:
                 if is_main:
-                    end_wait()
+                    main_goes_on()
             if is_main and signal_calls:
                 call_signal_handlers()
             if outcome != 1:
@@ -798,8 +808,6 @@ def wait_fd(int fd, bint writing, timeout=None, bint urgent=False):
 cdef object wait_beside(int fd, int events, object timeout):
     """Somebody waits for that descriptor already, and the poller knows one waiter each: watch it with an epoll object
     of our own, and wait for that."""
-    from coro.emulation._modules.select import wait_many
-
     return bool(wait_many([(fd, events)], timeout))
 
 
@@ -896,7 +904,7 @@ def send_now(int fd, data, Py_ssize_t begin, int flags):
 cdef object real_open = _io.open
 cdef object stat_of = os.stat
 cdef object os_path = os.fspath
-cdef object opens_waiting = None       # of coro.emulation._modules.files, loaded when the first such file is opened
+cdef object opens_waiting = None       # what make_open() gave, when the first such file is opened
 
 
 cdef bint may_wait(file) except -1:
@@ -929,8 +937,6 @@ def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
         if (isinstance(mode, str) and isinstance(buffering, int) and is_text(encoding) and is_text(errors)
                 and is_text(newline) and may_wait(file)):
             if opens_waiting is None:
-                from coro.emulation._modules.files import make_open
-
                 opens_waiting = make_open()
             return opens_waiting(file, mode, buffering, encoding, errors, newline, closefd, opener)
     return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)

@@ -56,6 +56,7 @@ class _State:
 
 
 _state = _State()
+_blocking.hand_over(select.wait_many, files.make_open)
 
 
 def is_installed() -> bool:

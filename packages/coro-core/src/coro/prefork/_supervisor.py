@@ -43,10 +43,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, NoReturn, Self
 
-from coro._entry.connect import _seconds
 from coro._entry.loop import run
 from coro._net.listeners import Listener, open_listeners
-from coro._runtime import scheduler
+from coro._runtime import arguments, scheduler
 from coro._runtime.output import write_stderr
 from coro.exceptions import LoopError, WrongThreadError
 from coro.prefork._worker import KILL_GRACE, Worker, signal_at_end
@@ -174,9 +173,9 @@ class Prefork:
         self._function = serve
         self._reuse_port = bool(reuse_port)
         self._backlog = backlog
-        self._drain_timeout = _seconds("drain_timeout", drain_timeout, 0)
-        self._start_timeout = _seconds("start_timeout", start_timeout, 0)
-        self._restart_window = _seconds("restart_window", restart_window, 0)
+        self._drain_timeout = arguments.seconds("drain_timeout", drain_timeout, 0)
+        self._start_timeout = arguments.seconds("start_timeout", start_timeout, 0)
+        self._restart_window = arguments.seconds("restart_window", restart_window, 0)
         self._restart_limit = restart_limit
         self._on_event = on_event or _report
         self._slots = [_Slot(index) for index in range(workers)]

@@ -70,7 +70,7 @@ class Worker:
     # -- in the worker's own process
 
     def _run(self, function: Callable[[Worker], object], ready_now: bool) -> None:
-        servers._on_start = self._server_started
+        servers._supervised(self._server_started)
         watched = fd_sock(self._link.fileno())
         try:
             # Counted: a worker in which everybody waits to be told to end is in no deadlock.
@@ -105,7 +105,7 @@ class Worker:
             return
         self._told = True
         self.stopping.set()
-        for server in list(servers._live):
+        for server in servers._running():
             scheduler.spawn(server.drain, self.drain_timeout, thread_name="drain", daemon=True)
         scheduler.spawn(self._last_resort, thread_name="end of the worker", daemon=True)
 
