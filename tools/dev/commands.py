@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
 
-from tools.dev import checks, packages, provision, pythons, suite
+from tools.dev import checks, jobs, packages, plan, provision, pythons, soak, suite
 from tools.dev.environments import DEV, ROOT, Environment, StepFailed, call, install, settings
 
 
@@ -49,8 +50,8 @@ def cmd_c10k(options: argparse.Namespace) -> int:
     os.execv(command[0], command)
 
 
-def cmd_test(options: argparse.Namespace) -> int:
-    """Run the tests on every Python found."""
+def find_pythons(options: argparse.Namespace) -> list[pythons.Python]:
+    """The Pythons wanted by --python and --require-all; StepFailed where one is missing."""
     minors = tuple(options.python or pythons.MINORS)
     found, problems = pythons.find(minors)
     for minor, notes in problems.items():
@@ -61,11 +62,29 @@ def cmd_test(options: argparse.Namespace) -> int:
             f"expected Python {wanted}; `python3 -m tools.dev pythons --provision` makes 3.14 and 3.15 "
             "available on Debian, and CORO_PYTHONS may name others, separated as in PATH"
         )
-    results = suite.run(list(found.values()), options.arguments, options.jobs, options.limit * 60)
-    text = suite.summary(results)
+    return list(found.values())
+
+
+def cmd_test(options: argparse.Namespace) -> int:
+    """Run the tests on every Python found."""
+    run = suite.Run(find_pythons(options), options.arguments, options.limit * 60, options.everything, options.jobs > 1)
+    jobs.run(run.jobs, options.jobs)
+    return conclude(run, [])
+
+
+def conclude(run: suite.Run, others: list[jobs.Job]) -> int:
+    """Print and keep the sum of a run of tests, and of other jobs beside it; the exit status."""
+    good = run.finish() and not any(job.problem for job in others)
+    lines = ["", *run.summary()]
+    for job in others:
+        lines.append(f"  {'FAILED' if job.problem else 'ok    '} {job.name} in {job.seconds:.0f} s")
+        lines += [f"         {line}" for line in ([job.problem, *job.notes] if job.problem else [])]
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    lines.append(f"{used.ru_utime + used.ru_stime:.0f} s of processor time")
+    text = "\n".join(lines)
     (DEV / "log" / "summary.txt").write_text(f"{text}\n")
     print(text, flush=True)
-    return 0 if all(r.good for r in results) else 1
+    return 0 if good else 1
 
 
 def cmd_pythons(options: argparse.Namespace) -> int:
@@ -116,15 +135,58 @@ def cmd_lint(options: argparse.Namespace) -> int:
     return checks.lint(pick(options.python))
 
 
-def cmd_tox(options: argparse.Namespace) -> int:
-    """Run tox with the Pythons found on its PATH."""
+def tox_command(*arguments: str) -> tuple[list[str], dict[str, str]]:
+    """How to start tox, and its environment variables: with the Pythons found on its PATH."""
     found, _ = pythons.find()
     environment = Environment(pick(None), "tox")
     environment.prepare(["tox>=4.22"])  # the version tox.ini asks for; an older one would fetch it at each run
     folders = [str(p.path.parent) for p in found.values()]
     path = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
-    command = [str(environment.python), "-m", "tox", "run", *options.arguments]
-    os.execve(command[0], command, dict(os.environ, PATH=path))
+    return [str(environment.python), "-m", "tox", "run", *arguments], dict(os.environ, PATH=path)
+
+
+def cmd_ci(options: argparse.Namespace) -> int:
+    """Tests, the other checks and the soaks in their short form, in one queue."""
+    found = find_pythons(options)
+    run = suite.Run(found, [], options.limit * 60, options.everything, options.jobs > 1)
+    others = []
+    for check in plan.CHECKS:
+        command, variables = tox_command("-e", check.name, "--", "--require")
+
+        def work(job: jobs.Job, command: list[str] = command, variables: dict[str, str] = variables) -> None:
+            log = DEV / "log" / f"{job.name}.log"
+            log.unlink(missing_ok=True)
+            if status := jobs.stream(job, command, log, options.limit * 60, variables):
+                job.notes += suite.last_words(log, 30)
+                raise StepFailed(f"tox {jobs.ended_with(status)}")
+
+        # What it needs is built once, not by two at the same time.
+        after = [run.built[minor] for minor in [check.minor] if minor in run.built]
+        others.append(jobs.Job(check.name, work, check.seconds, tuple(after)))
+    others += soak.jobs_for(found, [], short=True, after=run.built)
+    jobs.run([*run.jobs, *others], options.jobs)
+    return conclude(run, others)
+
+
+def cmd_soak(options: argparse.Namespace) -> int:
+    """Long proofs that are not part of the tests."""
+    if options.list:
+        print("\n".join(soak.listing()))
+        return 0
+    wanted = soak.jobs_for(find_pythons(options), options.names, short=options.short)
+    jobs.run(wanted, options.jobs)
+    print("")
+    for job in wanted:
+        print(
+            f"{'FAILED' if job.problem else 'ok    '} {job.name} in {job.seconds:.0f} s", *filter(None, [job.problem])
+        )
+    return 1 if any(job.problem for job in wanted) else 0
+
+
+def cmd_tox(options: argparse.Namespace) -> int:
+    """Run tox with the Pythons found on its PATH."""
+    command, variables = tox_command(*options.arguments)
+    os.execve(command[0], command, variables)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -135,12 +197,32 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--python", type=version, help="minor version to use, such as 3.12 (default: this one)")
     c.set_defaults(run=cmd_c10k, passes=True)
 
-    c = commands.add_parser("test", help="set up and run the tests on the Pythons found among 3.11 to 3.15")
-    c.add_argument("--python", type=version, action="append", help="only this version; may be repeated")
-    c.add_argument("--require-all", action="store_true", help="fail where a version is missing")
-    c.add_argument("--jobs", type=int, default=1, help="Pythons tested side by side (default: 1)")
-    c.add_argument("--limit", type=float, default=20, help="minutes each Python may take (default: 20)")
+    tests = argparse.ArgumentParser(add_help=False)
+    tests.add_argument("--python", type=version, action="append", help="only this version; may be repeated")
+    tests.add_argument("--require-all", action="store_true", help="fail where a version is missing")
+    tests.add_argument("--jobs", type=int, default=1, help="how much runs side by side (default: 1)")
+    tests.add_argument("--limit", type=float, default=20, help="minutes each run of pytest may take (default: 20)")
+    everything = "run all tests on each Python; without it some run on two of them, tools/dev/plan.py says which"
+    tests.add_argument("--everything", action="store_true", help=everything)
+
+    c = commands.add_parser(
+        "test",
+        parents=[tests],
+        help="set up and run the tests of all packages on the Pythons found among 3.11 to 3.15",
+        epilog="Other arguments go to pytest, for each package; paths choose the packages that they lie in.",
+    )
     c.set_defaults(run=cmd_test, passes=True)
+
+    c = commands.add_parser("ci", parents=[tests], help="all that must pass before a change is taken, see .ci/run")
+    c.set_defaults(run=cmd_ci, passes=False)
+
+    c = commands.add_parser("soak", help="run long proofs, or all of them", epilog="--list shows which there are")
+    c.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
+    c.add_argument("--list", action="store_true", help="show the names, and what each proves")
+    c.add_argument("--short", action="store_true", help="the short form that runs at every change")
+    c.add_argument("--python", type=version, action="append", help="only this version; may be repeated")
+    c.add_argument("--jobs", type=int, default=1, help="how many run side by side (default: 1)")
+    c.set_defaults(run=cmd_soak, passes=False, require_all=False)
 
     c = commands.add_parser("pythons", help="show the Pythons found")
     c.add_argument("--provision", action="store_true", help="make 3.14 and 3.15 available (Debian, root)")
@@ -174,8 +256,10 @@ def main(arguments: list[str]) -> int:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     # tox wants its "--": what follows is for the commands it runs.
     options.arguments = rest if options.run is cmd_tox else [a for a in rest if a != "--"]
-    # Ended from outside is like Ctrl-C: what was started is ended too.
+    # Ended from outside is like Ctrl-C: what was started is ended too. SIGINT is ignored by what a shell starts in the
+    # background, and every program from here on would inherit that.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return int(options.run(options))
     except (StepFailed, packages.PackageError, provision.ProvisionError) as e:

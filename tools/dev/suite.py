@@ -1,113 +1,144 @@
-"""Runs the test suite on several Pythons and sums up.
+"""The test suites of all packages on several Pythons, as jobs for the queue, and the sum at the end.
 
-For each Python: an environment, the wheel of coro-core built from this tree and installed, the list of
-public names compared with the one checked in, then pytest.  The suite tests the installed wheel, not the
-source folder, so what is missing from the wheel is missing from the tests.  On Linux the tests that wait
-for the kernel run a second time, on the poller of the BSDs over an imitation of kqueue(2).  Then, in an
-environment of its own on top of that wheel, each other distribution with its tests.
+For each Python: an environment, the wheel of coro-core built from this tree and installed, the list of public names
+compared with the one checked in, then pytest. The suite tests the installed wheel, not the source folder, so what is
+missing from the wheel is missing from the tests. Then, in an environment of its own on top of that wheel, each other
+distribution with its tests.
 
-With `jobs` > 1 Pythons run side by side; every line of output is marked with its Python, and also kept in
-`.dev/log/`.  Numbers come from pytest's XML report; a run that did not live to write one counts as failed
-and says how it ended.
+Where several jobs run side by side a suite is cut into parts, each with some of the files: by the seconds that they
+took last time, kept in `.dev/log/seconds.json`, or else by a guess. What runs on which Python is decided in plan.py.
+Every line of output is marked with its job, and also kept in `.dev/log/`. Numbers come from pytest's XML report; a run
+that did not live to write one counts as failed and says how it ended.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
 import dataclasses
-import os
-import signal
-import subprocess
+import json
+import re
 import sys
-import threading
-import time
 import xml.etree.ElementTree
+from collections.abc import Sequence
 from pathlib import Path
 
+from tools.dev import jobs, plan
 from tools.dev.environments import CORE, DEV, OTHERS, ROOT, Environment, StepFailed, settings
+from tools.dev.jobs import Job
 from tools.dev.pythons import Python
 
-_print_lock = threading.Lock()
+LOGS = DEV / "log"
+SECONDS = LOGS / "seconds.json"
 
-# The runs going on; an interrupted command must not leave them behind.
-_children: set[subprocess.Popen[str]] = set()
+#: About the seconds of a part: starting pytest costs one, and the last part that runs keeps the other workers waiting.
+PART = 25.0
+#: pytest's exit status when no test was selected.
+NOTHING_SELECTED = 5
+
+#: Options of pytest whose next argument is not a path, even if there is a file of that name.
+WITH_VALUE = ("-k", "-m", "-p", "-o", "-c", "-W", "-r", "--maxfail", "--poller", "--durations", "--tb", "--deselect")
 
 
 @dataclasses.dataclass
 class Result:
-    """How the suite ended on one Python."""
+    """How one run of pytest ended."""
 
     python: Python
+    suite: str
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    seconds: float = 0.0
+    nothing: bool = False  # no test was selected
     problem: str = ""  # what ended the run early, if anything did
     failures: list[str] = dataclasses.field(default_factory=list)  # "test: the first line of what it said"
 
-    @property
-    def good(self) -> bool:
-        return not self.failed and not self.problem and self.passed > 0
 
-    def line(self) -> str:
-        text = f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
-        return f"{text} ({self.problem})" if self.problem else text
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """The tests of one distribution, or of the tools."""
 
+    name: str
+    package: Path
+    folders: tuple[Path, ...]
 
-def say(python: Python, text: str) -> None:
-    with _print_lock:
-        print(f"{python.short} | {text}", flush=True)
-
-
-def kill_group(child: subprocess.Popen[str]) -> None:
-    """Kill `child` with whatever it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
+    def files(self) -> list[Path]:
+        return sorted(path for folder in self.folders for path in folder.rglob("test_*.py"))
 
 
-def stream(python: Python, command: list[str | Path], log: Path, limit: float) -> int:
-    """Run `command`, copying its output to the terminal and `log`; returns its exit status.
+TOOLS = Suite("tools", CORE, (ROOT / "tests" / "tools",))
 
-    After `limit` seconds the whole process group is killed and the status is that of SIGKILL.
-    """
-    environment = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONNOUSERSITE="1")
-    # What a caller's own environment may hold is not what is to be tested.
-    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONDEVMODE", "PYTHONMALLOC"):
-        environment.pop(name, None)
-    with open(log, "a", encoding="utf-8") as copy:
-        child = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        _children.add(child)
 
-        def relay() -> None:
-            assert child.stdout is not None
-            for line in child.stdout:
-                copy.write(line)
-                say(python, line.rstrip())
+def suites() -> list[Suite]:
+    """One for each distribution, coro-core first, and that of the tools."""
+    return [*(Suite(package.name, package, (package / "tests",)) for package in (CORE, *OTHERS)), TOOLS]
 
-        reader = threading.Thread(target=relay, daemon=True)
-        reader.start()
-        try:
-            return child.wait(limit)
-        except subprocess.TimeoutExpired:
-            say(python, f"still running after {limit / 60:.0f} minutes: killed")
-            kill_group(child)
-            return child.wait()
-        finally:
-            kill_group(child)  # servers a test left behind
-            _children.discard(child)
-            # A process that left the group may hold the pipe open for ever; what it prints is not wanted.
-            reader.join(5)
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options among arguments for pytest, and the paths (with "::test" behind them)."""
+    options: list[str] = []
+    paths: list[str] = []
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        is_path = before not in WITH_VALUE and not argument.startswith("-")
+        (paths if is_path and (ROOT / argument.partition("::")[0]).exists() else options).append(argument)
+    return options, paths
+
+
+def chosen(arguments: Sequence[str]) -> list[tuple[Suite, list[str]]]:
+    """Which suites run with which arguments, none of them left out without a word. Raises StepFailed."""
+    options, paths = split(arguments)
+    if not paths:
+        return [(suite, list(arguments)) for suite in suites()]
+    found = []
+    for suite in suites():
+        own: list[str] = []
+        for path in paths:
+            place = (ROOT / path.partition("::")[0]).resolve()
+            if any(place == folder or folder in place.parents for folder in suite.folders):
+                own.append(path)
+            elif any(place in folder.parents for folder in suite.folders):
+                own += map(str, suite.folders)
+        if own:
+            found.append((suite, [*options, *own]))
+    if not found:
+        folders = ", ".join(str(folder.relative_to(ROOT)) for suite in suites() for folder in suite.folders)
+        raise StepFailed(f"expected paths of tests, below {folders}; got {' '.join(paths)}")
+    left = [suite.name for suite in suites() if suite.name not in [s.name for s, _ in found]]
+    print(f"testing {', '.join(s.name for s, _ in found)} alone: the paths named lie there, none in {', '.join(left)}")
+    return found
+
+
+def guess(file: Path) -> float:
+    """Roughly the seconds that a file of tests takes, from its text."""
+    text = file.read_text(encoding="utf-8")
+    slow = len(re.findall(r"^@pytest\.mark\.slow|^pytestmark.*slow", text, re.MULTILINE))
+    return 0.2 + 0.03 * len(re.findall(r"^def test_", text, re.MULTILINE)) + 1.5 * slow
+
+
+def parts(files: Sequence[Path], side_by_side: bool) -> list[tuple[float, list[Path]]]:
+    """The files of a suite in parts of about the same length, with the expected seconds of each."""
+    known: dict[str, float] = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
+    seconds = {file: known.get(str(file.relative_to(ROOT)), 0.0) or guess(file) for file in files}
+    number = max(1, round(sum(seconds.values()) / PART)) if side_by_side else 1
+    bins: list[tuple[float, list[Path]]] = [(0.0, []) for _ in range(number)]
+    for file in sorted(files, key=lambda file: (-seconds[file], file)):
+        least = min(range(number), key=lambda n: bins[n][0])
+        bins[least] = (bins[least][0] + seconds[file], [*bins[least][1], file])
+    return [(expected, sorted(found)) for expected, found in bins if found]
+
+
+def remember(results: Sequence[Path]) -> None:
+    """Keep how long each file took, from the XML reports, for the next run."""
+    known: dict[str, float] = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
+    for report in results:
+        found: dict[str, float] = {}
+        for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
+            # "packages.coro-core.tests.net.test_socket", perhaps with the name of a class behind it
+            match = re.match(r"(.*?\.test_\w+)", case.get("classname", ""))
+            if match:
+                file = match[1].replace(".", "/") + ".py"
+                found[file] = found.get(file, 0.0) + float(case.get("time", "0"))
+        # The greatest of all Pythons; falling slowly, so that one bad day is forgotten.
+        known |= {file: round(max(seconds, 0.8 * known.get(file, 0.0)), 2) for file, seconds in found.items()}
+    SECONDS.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
 
 
 def count(report: Path, log: Path, result: Result) -> None:
@@ -146,93 +177,148 @@ def last_words(log: Path, most: int = 60) -> list[str]:
     return ["the log ends:", *kept[-most:]]
 
 
-def test_other(python: Python, package: Path, arguments: list[str], log: Path, limit: float, result: Result) -> None:
-    """Build, install and test a distribution that builds on coro-core; adds to `result`."""
-    wanted = settings(package)
-    environment = Environment(python, package.name)
-    environment.prepare(wanted["build"] + wanted["test"])
-    environment.install_core()
-    environment.install_other(package)
-    if stream(python, [environment.python, ROOT / "tools" / "public_api.py", package.name], log, 120):
-        result.problem = f"the public names of {package.name} differ from the list checked in"
-    report = DEV / "log" / f"test-{python.short}-{package.name}.xml"
-    report.unlink(missing_ok=True)
-    command: list[str | Path] = [environment.python, "-m", "pytest", f"--junitxml={report}"]
-    command += ["-o", f"cache_dir={environment.folder / 'pytest'}", *(arguments or [str(package / "tests")])]
-    failed_before = result.failed
-    status = stream(python, command, log, limit)
-    count(report, log, result)
-    if status < 0 or (status and result.failed == failed_before):
-        result.problem = f"pytest of {package.name} ended with {status}"
+class Run:
+    """One `tools.dev test`: its jobs, and what has come of them."""
 
+    def __init__(
+        self, pythons: Sequence[Python], arguments: Sequence[str], limit: float, everything: bool, side_by_side: bool
+    ) -> None:
+        self.pythons = pythons
+        self.limit = limit
+        self.side_by_side = side_by_side and not arguments
+        self.results: list[Result] = []
+        self.jobs: list[Job] = []
+        #: The job that builds coro-core, for each Python: others may want that wheel, too.
+        self.built: dict[int, Job] = {}
+        self._reports: list[Path] = []
+        # What somebody chooses by hand is not narrowed any further.
+        self._plan = plan.Plan([python.minor for python in pythons], everything or bool(arguments))
+        LOGS.mkdir(parents=True, exist_ok=True)
+        selected = chosen(arguments)
+        for python in pythons:
+            for suite, own in selected:
+                if suite != TOOLS or python.minor in self._plan.tools_on:
+                    self._add(python, suite, own)
+        if arguments and "--poller" not in arguments and sys.platform.startswith("linux"):
+            print("on the system's own poller; --poller fake-kqueue takes that of the BSDs", flush=True)
 
-def run_one(python: Python, arguments: list[str], limit: float) -> Result:
-    """Build, install and test on one Python.  Never raises for a failure: the result says it."""
-    result = Result(python)
-    start = time.monotonic()
-    logs = DEV / "log"
-    logs.mkdir(parents=True, exist_ok=True)
-    log = logs / f"test-{python.short}.log"
-    reports = [logs / f"test-{python.short}.xml", logs / f"test-{python.short}-kqueue.xml"]
-    log.write_text("")
-    for report in reports:
-        report.unlink(missing_ok=True)
-    try:
-        wanted = settings()
-        environment = Environment(python, "test")
-        say(python, f"preparing Python {python.full} ({python.path})")
+    def _add(self, python: Python, suite: Suite, arguments: list[str]) -> None:
+        """The jobs of one suite on one Python."""
+        core = suite.package == CORE
+        environment = Environment(python, "test" if core else suite.name)
+        build = self.built.get(python.minor) if core else None
+        if build is None:
+            name = f"{python.short} build of {suite.package.name}"
+            build = Job(name, lambda job: self._build(job, python, suite.package, environment), 50.0 if core else 30.0)
+            # The C sources that Cython makes serve all Pythons: the first build makes them, others would do so again.
+            before = self.built.get(python.minor) or next(iter(self.built.values()), None)
+            build.after = (before,) if before else ()
+            self.jobs.append(build)
+            self.built.setdefault(python.minor, build)
+        if arguments:
+            self._add_tests(build, python, suite, environment, "", arguments, 10.0)
+            return
+        runs: list[tuple[str, list[str]]] = [("", self._plan.marks(python.minor))]
+        if suite != TOOLS and sys.platform.startswith("linux") and python.minor in self._plan.kqueue_on:
+            runs.append(("kqueue", ["--poller", "fake-kqueue", "-m", "poller and not slow"]))
+        for kind, options in runs:
+            files = suite.files()
+            if kind:
+                files = [file for file in files if "mark.poller" in file.read_text(encoding="utf-8")]
+            found = parts(files, self.side_by_side)
+            for number, (expected, some) in enumerate(found, 1):
+                part = f"{number}/{len(found)}" if len(found) > 1 else ""
+                label = " ".join(filter(None, [kind, part]))
+                self._add_tests(build, python, suite, environment, label, [*options, *map(str, some)], expected)
+
+    def _add_tests(
+        self,
+        build: Job,
+        python: Python,
+        suite: Suite,
+        environment: Environment,
+        label: str,
+        arguments: list[str],
+        expected: float,
+    ) -> None:
+        name = f"{python.short} {suite.name} {label}".rstrip()
+        result = Result(python, suite.name)
+        self.results.append(result)
+        work = lambda job: self._test(job, result, environment, suite, arguments)  # noqa: E731
+        self.jobs.append(Job(name, work, expected, (build,)))
+
+    def _build(self, job: Job, python: Python, package: Path, environment: Environment) -> None:
+        """Make the environment, build and install, compare the public names."""
+        jobs.say(job.name, f"Python {python.full} ({python.path})")
+        wanted = settings(package)
         environment.prepare(wanted["build"] + wanted["test"])
         environment.install_core()
-        say(python, f"built and installed after {time.monotonic() - start:.0f} s")
-        status = stream(python, [environment.python, ROOT / "tools" / "public_api.py"], log, 120)
-        if status:
-            result.problem = "the public names differ from the list checked in"
-        # Arguments that name another distribution are for its tests alone.
-        named = [other for other in OTHERS if any(other.name in argument for argument in arguments)]
-        everything: list[str | Path] = [CORE / "tests", ROOT / "tests" / "tools"]
-        runs: list[list[str | Path]] = [] if named else [[*arguments] or everything]
-        if not arguments and sys.platform.startswith("linux"):
-            runs.append(["--poller", "fake-kqueue", "-m", "poller and not slow", *everything])
-        for number, chosen in enumerate(runs):
-            report = reports[number]
-            command: list[str | Path] = [environment.python, "-m", "pytest", f"--junitxml={report}"]
-            command += ["-o", f"cache_dir={DEV / f'test-{python.short}' / 'pytest'}", *chosen]
-            failed_before = result.failed
-            status = stream(python, command, log, limit)
-            count(report, log, result)
-            if status < 0:
-                result.problem = f"ended by {signal.Signals(-status).name} after {time.monotonic() - start:.0f} s"
-            elif status and result.failed == failed_before:
-                result.problem = f"pytest ended with {status}"
-        for other in named if arguments else OTHERS:
-            test_other(python, other, arguments, log, limit, result)
-    except StepFailed as e:
-        result.problem = str(e)
-        say(python, f"FAILED: {e}")
-    if result.problem:
-        result.failed += 1  # so that the sum shows it
-    result.seconds = time.monotonic() - start
-    return result
+        if package != CORE:
+            environment.install_other(package)
+        command: list[str | Path] = [environment.python, ROOT / "tools" / "public_api.py", package.name]
+        if jobs.stream(job, command, LOGS / f"names-{python.short}-{package.name}.log", 120):
+            raise StepFailed(f"the public names of {package.name} differ from the list checked in")
+
+    def _test(self, job: Job, result: Result, environment: Environment, suite: Suite, arguments: list[str]) -> None:
+        """Run pytest once."""
+        kind = re.sub(r"[^\w.-]+", "-", job.name)
+        log, report, status_file = (LOGS / f"test-{kind}.{ending}" for ending in ("log", "xml", "now"))
+        for file in (log, report, status_file):
+            file.unlink(missing_ok=True)
+        command: list[str | Path] = [environment.python, "-m", "pytest", "-p", "tools.dev.pytest_progress", "-q"]
+        # A cache for each: those of parts that run side by side would be written by two at once.
+        command += [f"--junitxml={report}", "-o", f"cache_dir={environment.folder / 'pytest' / kind}"]
+        command += ["-o", "console_output_style=classic", *arguments]
+        if not split(arguments)[1]:
+            command += suite.folders
+
+        def where() -> str:
+            return f"in {status_file.read_text()}" if status_file.exists() else "collecting the tests"
+
+        env = jobs.variables() | {"CORO_TEST_STATUS": str(status_file)}
+        status = jobs.stream(job, command, log, self.limit, env, where)
+        result.nothing = status == NOTHING_SELECTED
+        if result.nothing:
+            jobs.say(job.name, f"no test of {suite.name} is selected")
+            return
+        count(report, log, result)
+        if report.exists():
+            self._reports.append(report)
+        if status < 0 or (status and not result.failed):
+            result.problem = f"pytest {jobs.ended_with(status)}"
+        job.notes += result.failures
+        if result.failed:
+            job.problem = f"{result.failed} failed"
+        elif result.problem:
+            job.problem = result.problem
+
+    def finish(self) -> bool:
+        """Sum up when all jobs are done; true when all is well."""
+        remember(self._reports)
+        return all(not job.problem for job in self.jobs) and any(result.passed for result in self.results)
+
+    def summary(self) -> list[str]:
+        """Lines for people: for each Python, then what went wrong, then the sum."""
+        lines = [f"Pythons tested: {', '.join(python.full for python in self.pythons)}"]
+        for python in self.pythons:
+            own = [result for result in self.results if result.python == python]
+            mine = [job for job in self.jobs if job.name.split()[0] == python.short]
+            bad = [job for job in mine if job.problem]
+            seconds = sum(job.seconds for job in mine)
+            lines.append(f"  {'FAILED' if bad else 'ok    '} {python.full:8} {numbers(own)}; {seconds:.0f} s of work")
+            for job in bad:
+                lines += [f"         {job.name}: {job.problem}", *(f"           {note}" for note in job.notes)]
+        for suite in dict.fromkeys(result.suite for result in self.results):
+            if all(result.nothing for result in self.results if result.suite == suite):
+                lines.append(f"  no test of {suite} is selected by these arguments")
+        lines.append(numbers(self.results))
+        if not any(result.passed or result.failed for result in self.results):
+            lines.append("no test was run")
+        return lines
 
 
-def run(pythons: list[Python], arguments: list[str], jobs: int, limit: float) -> list[Result]:
-    """Run the suite on each of `pythons`, `jobs` at a time; `limit` in seconds for each."""
-    pool = concurrent.futures.ThreadPoolExecutor(jobs)
-    try:
-        return list(pool.map(lambda python: run_one(python, arguments, limit), pythons))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in list(_children):
-            kill_group(child)
-
-
-def summary(results: list[Result]) -> str:
-    """The last lines of a run: one for each Python, then the sum."""
-    lines = ["", f"Pythons tested: {', '.join(r.python.full for r in results)}"]
-    for r in results:
-        mark = "ok    " if r.good else "FAILED"
-        lines.append(f"  {mark} {r.python.full:8} {r.line()} in {r.seconds:.0f} s")
-        lines += [f"         {failure}" for failure in r.failures]
-    total = [sum(getattr(r, name) for r in results) for name in ("passed", "failed", "skipped")]
-    lines.append("{} passed, {} failed, {} skipped".format(*total))
-    return "\n".join(lines)
+def numbers(results: Sequence[Result]) -> str:
+    """How many tests passed and so on; a run that did not come to its end counts as a failure."""
+    failed = sum(result.failed or bool(result.problem) for result in results)
+    passed, skipped = sum(result.passed for result in results), sum(result.skipped for result in results)
+    return f"{passed} passed, {failed} failed, {skipped} skipped"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -184,9 +185,13 @@ def test_all_scales_show_the_same_time_of_day():
     pytest.fail(f"{first=} {others=} {last=}")
 
 
+#: How long the counter is looked at. CORO_SOAK_SECONDS=60 makes a minute of it.
+LOOK = int(os.environ.get("CORO_SOAK_SECONDS", "3"))
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_a_minute_of_the_counter_against_the_systems_clock():
+@pytest.mark.timeout(LOOK + 60)
+def test_the_counter_against_the_systems_clock():
     """The error stays below a microsecond for each second, from the time at which the rate was first looked after."""
 
     def pair():
@@ -198,11 +203,11 @@ def test_a_minute_of_the_counter_against_the_systems_clock():
             found.append((after - before, tick, (before + after) // 2))
         return min(found)
 
-    faulthandler.cancel_dump_traceback_later()  # a minute is what pytest takes for a hang
+    faulthandler.cancel_dump_traceback_later()  # a minute of it is what pytest takes for a hang
     time.sleep(0.2)
     tsc_time.update_time_relation()
     _, tick, ns = pair()
-    for second in range(1, 61):
+    for second in range(1, LOOK + 1):
         time.sleep(max(0, (ns + second * 10**9 - time.monotonic_ns()) / 1e9))
         width, t, n = pair()
         error = (t - tick) * 10**9 // tsc_time.ticks_per_sec - (n - ns)

@@ -1,0 +1,152 @@
+"""tools.dev: what runs where, in which order, and that nothing is left out without a word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools.dev import jobs, plan, soak, suite  # noqa: E402
+from tools.dev.environments import StepFailed  # noqa: E402
+from tools.dev.jobs import Job  # noqa: E402
+
+CORE_TESTS = "packages/coro-core/tests"
+
+
+# -- what runs where
+
+
+def test_a_single_python_runs_all_and_several_share():
+    for minor in (11, 13, 15):
+        alone = plan.Plan([minor], everything=False)
+        assert alone.slow_on == alone.kqueue_on == alone.tools_on == {minor}
+        assert alone.marks(minor) == []
+    several = plan.Plan([11, 12, 13, 14, 15], everything=False)
+    assert several.slow_on == {12, 15} and several.kqueue_on == {11, 15}
+    assert several.marks(12) == [] and several.marks(13) == ["-m", "not slow or each_python"]
+    assert plan.Plan([13, 14], everything=False).slow_on == {14}
+    assert plan.Plan([11, 12, 13], everything=True).slow_on == {11, 12, 13}
+
+
+def test_options_go_to_every_suite():
+    everywhere = suite.chosen(["-k", "timers", "-x"])
+    assert [s.name for s, _ in everywhere] == [s.name for s in suite.suites()]
+    assert all(arguments == ["-k", "timers", "-x"] for _, arguments in everywhere)
+
+
+def test_paths_choose_suites_and_it_is_said(capsys):
+    ((core, arguments),) = suite.chosen(["-x", f"{CORE_TESTS}/test_lru.py::test_against_a_model"])
+    assert core.name == "coro-core" and arguments == ["-x", f"{CORE_TESTS}/test_lru.py::test_against_a_model"]
+    assert "testing coro-core alone" in capsys.readouterr().out
+    ((clocks, arguments),) = suite.chosen(["packages/coro-clocks"])
+    assert clocks.name == "coro-clocks" and arguments == [str(ROOT / "packages/coro-clocks/tests")]
+    assert len(suite.chosen(["packages"])) == len(suite.suites()) - 1
+    with pytest.raises(StepFailed, match="expected paths of tests"):
+        suite.chosen(["docs"])
+
+
+def test_the_value_of_an_option_is_no_path():
+    assert suite.split(["-k", "docs", "tools"]) == (["-k", "docs"], ["tools"])
+    assert len(suite.chosen(["-k", "docs"])) == len(suite.suites())
+
+
+def test_parts_have_every_file_once_and_about_the_same_length(monkeypatch):
+    monkeypatch.setattr(suite, "SECONDS", ROOT / "nowhere")
+    monkeypatch.setattr(suite, "guess", lambda file: 30.0 if file.name == "test_torture.py" else 1.0)
+    files = suite.suites()[0].files()
+    found = suite.parts(files, side_by_side=True)
+    assert sorted(file for _, some in found for file in some) == files
+    assert 2 < len(found) and max(seconds for seconds, _ in found) - min(seconds for seconds, _ in found) < 30
+    ((_, whole),) = suite.parts(files, side_by_side=False)
+    assert whole == files
+
+
+# -- the queue
+
+
+def run(*wanted, workers=2):
+    jobs.run(wanted, workers)
+    return [job.problem for job in wanted]
+
+
+def test_the_longest_chain_comes_first():
+    order = []
+    note = lambda job: order.append(job.name)  # noqa: E731
+    short = Job("short", note, 1)
+    head = Job("head", note, 1)
+    tail = Job("tail", note, 50, (head,))
+    middle = Job("middle", note, 20)
+    assert run(short, head, tail, middle, workers=1) == [""] * 4
+    assert order == ["head", "tail", "middle", "short"]
+
+
+def test_who_comes_after_a_failure_is_not_run_and_others_are(capsys):
+    order = []
+
+    def fails(job):
+        raise StepFailed("no compiler\nand more")
+
+    first = Job("first", fails)
+    second = Job("second", lambda job: order.append("second"), after=(first,))
+    third = Job("third", lambda job: order.append("third"), after=(second,))
+    other = Job("other", lambda job: order.append("other"))
+    assert run(first, second, third, other) == [
+        *("no compiler", "not run, because first failed", "not run, because second failed", ""),
+    ]
+    assert order == ["other"]
+    assert "first | FAILED: no compiler" in capsys.readouterr().out
+
+
+def test_a_mistake_of_the_tools_is_a_failure():
+    assert run(Job("odd", lambda job: 1 // 0))[0].startswith("ZeroDivisionError")
+
+
+def test_programs_are_streamed_counted_and_ended(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(jobs, "SILENCE", 0.05)
+    seen = []
+
+    def work(job):
+        code = "import time; print('hello', flush=True); time.sleep(600)"
+        seen.append(jobs.stream(job, [sys.executable, "-c", code], tmp_path / "log", 1.0, where=lambda: "in a test"))
+
+    job = Job("a b", work)
+    begun = time.monotonic()
+    assert run(job) == [""] and seen == [-9]
+    assert time.monotonic() - begun < 60 and job.cpu > 0
+    out = capsys.readouterr().out
+    assert "a b | hello\n" in out and "s in a test" in out and "killed in a test" in out
+    assert (tmp_path / "log").read_text() == "hello\n"
+
+
+def test_sigint_is_not_ignored_in_the_background():
+    """A shell that starts a job in the background has it ignore SIGINT, and programs inherit that."""
+    code = """
+import signal, subprocess, sys
+sys.path.insert(0, ".")
+from tools.dev import commands
+asked = [sys.executable, "-c", "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"]
+commands.cmd_pythons = lambda options: subprocess.call(asked)
+sys.exit(commands.main(["pythons"]))
+"""
+    command = ["sh", "-c", f"trap '' INT; exec {sys.executable} -c '{code}'"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+# -- soaks
+
+
+def test_each_soak_is_complete():
+    there = soak.soaks()
+    assert all(len(line) < 120 for line in soak.listing()) and len(soak.listing()) == len(there)
+    for found in there.values():
+        assert found.command and found.seconds > 0
+        assert all((ROOT / word).exists() for word in found.command if word.endswith(".py"))
+    with pytest.raises(StepFailed, match="expected names of soaks"):
+        soak.jobs_for([], ["nonsense"], short=False)
