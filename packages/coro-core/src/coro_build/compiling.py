@@ -286,7 +286,9 @@ class Builder:
             places = ["-I", "."]
             if os.path.dirname(self.core) != self.source:
                 places += ["-I", os.path.dirname(self.core)]
-            command = [sys.executable, "-m", "cython", "-3", "--depfile", "--module-name", module.name, *places]
+            # What copy and pickle would make of an object that stands in C structures is another one in name only.
+            options = ["-3", "-X", "auto_pickle=False", "--depfile", "--module-name", module.name]
+            command = [sys.executable, "-m", "cython", *options, *places]
             own = os.path.dirname(os.path.abspath(Cython.__file__))
             step = _Step(
                 kind="c",
