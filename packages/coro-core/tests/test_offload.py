@@ -12,10 +12,11 @@ import time
 import weakref
 
 import pytest
-from support import in_loop
+from support import in_loop, until
 
 import coro
 from coro import offload, testing
+from coro._runtime import scheduler
 
 
 def run_program(text):
@@ -469,3 +470,49 @@ def test_no_os_thread_to_be_had(pool, monkeypatch):
     job.join()
     assert job.result == 0
     waiting.join()
+
+
+@in_loop
+def test_a_signal_handler_may_raise_anywhere_in_the_callers_part(pool):
+    """A trace function stands for it, and raises before each single instruction. Nothing is left over: no lock taken,
+    no wait counted, no job queued, no worker miscounted."""
+
+    def raises_at(instruction):
+        left = 1_000_000
+
+        def trace(frame, event, argument):
+            if frame.f_globals is not vars(offload):
+                return None
+            frame.f_trace_opcodes = True
+            return look
+
+        def look(frame, event, argument):
+            nonlocal left
+            if event == "opcode":
+                if left == 0:
+                    sys.settrace(None)
+                    raise Raised
+                left -= 1
+            return look
+
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 looks whether anybody wants them when tracing is set
+        try:
+            sys.settrace(trace)
+            coro.in_thread(int)  # from Python 3.13 on a function is traced by instruction from its second call on
+            left = instruction
+            coro.in_thread(int)
+        except Raised:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
+
+    n = 0
+    while raises_at(n):
+        n += 1
+        assert scheduler._idle_facts()[2] == offload.statistics()["queued"] == 0
+        assert coro.in_thread(int) == 0
+    assert n > 50
+    until(lambda: not pool.counted)
+    assert offload.statistics()["workers"] == offload.statistics()["idle"] == 0
+    assert pool.lock.acquire(False)

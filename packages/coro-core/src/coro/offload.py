@@ -5,8 +5,13 @@ internal post.  Workers are made on demand up to a bound and end after a while o
 and never joined, so a function that hangs holds up nobody at exit.  Nothing is started at import.
 
 Who frees what: results must not be dropped by main, which runs no user code.  When the waiting thread was
-interrupted before the job was done, the worker drops the result; when after, the waiting thread does.  One
-lock decides which, held for a few bytecodes.
+interrupted before the job was done, the worker drops the result; when after, the waiting thread does.  Who of
+them comes first is decided by popping the one element of a list, which only one of them can.
+
+No locks in the loop's OS thread: a signal handler may raise between any two bytecodes there, from Python 3.14 on
+also between the taking of a lock and the block that gives it back.  So what both sides use are lists, sets and
+deques, whose single operations are atomic under the GIL, in an order in which whoever comes second sees what the
+first has done.  Workers, in which no signal handler runs, have a lock among themselves.
 
 Cost: two OS thread switches and one wake of the poller, about 30 to 60 us a call; 8 MiB of address space a
 worker. Rejected: concurrent.futures (joins its threads at exit, and imports a lot), one OS thread per call
@@ -33,36 +38,51 @@ _T = TypeVar("_T")
 
 #: Workers at most, unless set_max_workers() says otherwise: enough for a few slow name servers at once.
 DEFAULT_MAX_WORKERS = 16
-_WAIT_OFFLOAD = 8  # coro._runtime.scheduler.WAIT_OFFLOAD, for reports
 #: A worker without work ends after this many seconds.
 IDLE_SECONDS = 10.0
 
 
 class _Job:
-    __slots__ = ("abandoned", "args", "context", "done", "error", "function", "kwargs", "result", "thread")
+    __slots__ = ("call", "done", "error", "name", "result", "thread", "turn")
 
     def __init__(self, function: Any, args: Any, kwargs: Any, context: Any, thread: Any) -> None:
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-        self.context = context
+        self.call: tuple[Any, Any, Any, Any] | None = (context, function, args, kwargs)
+        self.name = getattr(function, "__qualname__", function)
         self.thread = thread
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
-        self.abandoned = False
+        self.turn = [None]  # for the first: the worker that has the outcome, or the thread that no longer wants it
 
     def __repr__(self) -> str:
-        return f"<in_thread {getattr(self.function, '__qualname__', self.function)!s}>"
+        return f"<in_thread {self.name!s}>"
 
 
 class _Place:
-    """Of a worker that is about to be started: whether the pool counts on it, and whether it has begun."""
+    """Of a worker that is about to be started. ``turn`` is for the first: the worker that begins, or whoever gave up
+    starting it."""
 
-    __slots__ = ("begun", "counted")
+    __slots__ = ("turn",)
 
     def __init__(self) -> None:
-        self.begun = self.counted = False
+        self.turn = [None]
+
+
+def _comes_first(turn: list[None]) -> bool:
+    try:
+        turn.pop()
+    except IndexError:
+        return False
+    return True
+
+
+def _ring(bell: Any) -> bool:
+    """Wake the worker that sleeps on it, unless somebody has before, be it the worker itself."""
+    try:
+        bell.release()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _cannot_start(e: BaseException) -> bool:
@@ -84,19 +104,17 @@ class _Pool:
     def __init__(self) -> None:
         self.most = DEFAULT_MAX_WORKERS
         self.forks = 0  # between the first process and this one
-        self.counted = 0  # what the scheduler was told of our workers, and of threads that wait for them
-        self.waiting = 0
+        self.counted = 0  # what the scheduler was told of our workers
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: at first, and in a forked child, where no worker exists."""
         scheduler._count_own_os_threads(-self.counted)
-        scheduler._count_offloaded(-self.waiting)
-        self.counted = self.waiting = 0
-        self.lock = threading.Lock()
+        self.counted = 0
+        self.lock = threading.Lock()  # of the workers
         self.jobs: deque[_Job] = deque()
         self.idle: list[Any] = []  # the lock each idle worker sleeps on; the newest is woken first
-        self.workers = 0
+        self.places: set[_Place] = set()  # of the workers that live or are being started
         self.busy = 0
         self.finished = 0
 
@@ -104,80 +122,92 @@ class _Pool:
         """Queue a job and see that somebody comes for it.  RuntimeError: there is no worker and none can be started.
 
         A signal handler may raise anywhere in here; that goes to the caller, who has to take the job back."""
+        self.jobs.append(job)
+        self.call_worker()
+
+    def call_worker(self) -> None:
+        """Wake an idle worker or start another.  Where neither is possible a busy one will come when it is done."""
+        while self.idle:
+            try:
+                bell = self.idle[-1]
+            except IndexError:
+                break
+            rung = _ring(bell)
+            with contextlib.suppress(ValueError):
+                self.idle.remove(bell)
+            if rung:
+                return
+        if len(self.places) >= self.most:
+            return
         place = _Place()
         try:
-            with self.lock:
-                self.jobs.append(job)
-                if self.idle:
-                    self.idle.pop().release()
-                    return
-                if self.workers >= self.most:
-                    return
-                self.workers += 1
-                place.counted = True
+            self.places.add(place)
             threading.Thread(target=self.work, args=(place,), name="coro worker", daemon=True).start()
         except BaseException as e:
-            with self.lock:
-                if place.counted and not place.begun:
-                    place.counted = False  # should the thread have been started after all, it ends at once
-                    self.workers -= 1
-                others = self.workers > 0
-            if not others or not _cannot_start(e):
+            if _comes_first(place.turn):
+                self.places.discard(place)  # should the thread have been started after all, it ends at once
+            if not self.places or not _cannot_start(e):
                 raise
 
     def work(self, place: _Place) -> None:
         """The life of a worker."""
-        with self.lock:
-            if not place.counted:
-                return
-            place.begun = True
+        if not _comes_first(place.turn):
+            return
         forks = self.forks
         self.count(+1)
         try:
-            while True:
-                with self.lock:
-                    if self.workers > self.most:
-                        self.workers -= 1
-                        if self.jobs and self.idle:
-                            self.idle.pop().release()  # it was woken for a job: somebody else has to come
-                        return
-                    job = self.jobs.popleft() if self.jobs else None
-                    if job is None:
-                        bell = threading.Lock()
-                        bell.acquire()
-                        self.idle.append(bell)
-                    else:
-                        self.busy += 1
-                if job is None:
-                    if not bell.acquire(timeout=IDLE_SECONDS):
-                        with self.lock:
-                            if bell in self.idle:
-                                self.idle.remove(bell)
-                                self.workers -= 1
-                                return
+            while not self.is_surplus(place):
+                try:
+                    job = self.jobs.popleft()
+                except IndexError:
+                    if not self.sleep():
+                        self.places.discard(place)
+                        break
                     continue
+                with self.lock:
+                    self.busy += 1
                 try:
                     error = _run(job)
                     if self.forks != forks:
                         _end_child(error)
                 finally:
-                    job = error = None
+                    del job
+                    error = None
                     with self.lock:
                         self.busy -= 1
                         self.finished += 1
+            # Somebody may have queued a job and counted on this worker, which is none any more.
+            if self.jobs:
+                with contextlib.suppress(RuntimeError, MemoryError):
+                    self.call_worker()
         finally:
             self.count(-1)
+
+    def is_surplus(self, place: _Place) -> bool:
+        """Are there more workers than there may be?  Then the one in this place is none any more."""
+        with self.lock:
+            if len(self.places) <= self.most:
+                return False
+            self.places.discard(place)
+            return True
+
+    def sleep(self) -> bool:
+        """Wait until there may be a job.  False: there was none for long."""
+        bell = threading.Lock()
+        bell.acquire()
+        self.idle.append(bell)
+        woken = not self.jobs and bell.acquire(timeout=IDLE_SECONDS)
+        if not woken:
+            woken = not _ring(bell) or bool(self.jobs)
+        with contextlib.suppress(ValueError):
+            self.idle.remove(bell)
+        return woken
 
     def count(self, delta: int) -> None:
         """A worker begins or ends."""
         with self.lock:
             self.counted += delta
             scheduler._count_own_os_threads(delta)
-
-    def wait(self, delta: int) -> None:
-        """A thread begins or ceases to wait for a job: no deadlock meanwhile."""
-        self.waiting += delta
-        scheduler._count_offloaded(delta)
 
 
 _pool = _Pool()
@@ -209,20 +239,26 @@ def _run(job: _Job) -> BaseException | None:
     """In a worker: call the function, then tell the loop or, if nobody waits any more, drop what came out.
 
     Returns what the function raised if nobody else has it."""
+    call, job.call = job.call, None
+    if call is None:
+        return None  # nobody waits any more
+    context, function, args, kwargs = call
+    del call
     result: Any = None
     error: BaseException | None = None
     try:
-        result = job.context.run(job.function, *job.args, **job.kwargs)
+        result = context.run(function, *args, **kwargs)
     except BaseException as e:  # whatever it is belongs to the caller
         error = e
-    job.function = job.args = job.kwargs = job.context = None
-    with _pool.lock:
+    del context, function, args, kwargs
+    job.result, job.error = result, error
+    del result, error
+    if _comes_first(job.turn):
         job.done = True
-        if not job.abandoned:
-            job.result = result
-            job.error = error
-            if scheduler._post_internal(_tell, job):
-                result = error = None
+        if scheduler._post_internal(_tell, job):
+            return None
+    error = job.error
+    job.result = job.error = None
     return error
 
 
@@ -246,21 +282,19 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     if not callable(function):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
     job = _Job(function, args, kwargs, contextvars.copy_context(), scheduler._running_thread())
-    _pool.wait(+1)
     try:
         _pool.submit(job)
         while not job.done:
-            scheduler._suspend(job, _WAIT_OFFLOAD)
+            scheduler._suspend_offloaded(job)
     except BaseException:
-        with _pool.lock:
-            job.abandoned = True
-            if job in _pool.jobs:
-                _pool.jobs.remove(job)  # nobody has begun it
-        # Not into local variables: the traceback of the interruption keeps this frame, perhaps for long.
-        job.result = job.error = job.thread = None
+        job.thread = None
+        if not _comes_first(job.turn):
+            # Not into local variables: the traceback of the interruption keeps this frame, perhaps for long.
+            job.result = job.error = None
+        with contextlib.suppress(ValueError):
+            _pool.jobs.remove(job)  # nobody has begun it
+        job.call = None
         raise
-    finally:
-        _pool.wait(-1)
     job.thread = None
     if job.error is not None:
         try:
@@ -290,12 +324,11 @@ def get_max_workers() -> int:
 
 def statistics() -> dict[str, int]:
     """Figures for debugging: workers, idle and busy ones, queued jobs, jobs finished since the start."""
-    with _pool.lock:
-        return {
-            "workers": _pool.workers,
-            "idle": len(_pool.idle),
-            "busy": _pool.busy,
-            "queued": len(_pool.jobs),
-            "finished": _pool.finished,
-            "most": _pool.most,
-        }
+    return {
+        "workers": len(_pool.places),
+        "idle": len(_pool.idle),
+        "busy": _pool.busy,
+        "queued": len(_pool.jobs),
+        "finished": _pool.finished,
+        "most": _pool.most,
+    }
