@@ -31,7 +31,7 @@ class Gate:
         while not self.is_open:
             self.waiting.append(me)
             try:
-                _suspend(self, 6)
+                _suspend(self)
             finally:
                 self.waiting.remove(me)
 

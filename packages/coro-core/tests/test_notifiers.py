@@ -355,3 +355,25 @@ def xvfb(monkeypatch):
 @pytest.mark.slow
 def test_a_tk_window_stays_alive_while_threads_run(xvfb):
     assert ok(TK) == ["[b'data'] True"]
+
+
+def test_another_os_thread_is_refused():
+    """The list belongs to the loop."""
+    box = Mailbox()
+    errors = []
+
+    def foreign(function):
+        with pytest.raises(coro.WrongThreadError) as info:
+            function(box)
+        errors.append(info.value)
+
+    def main():
+        coro.in_thread(foreign, add_notifier)
+        assert notifiers() == []
+        add_notifier(box)
+        coro.in_thread(foreign, remove_notifier)
+        assert notifiers() == [box]
+        remove_notifier(box)
+
+    coro.run(main)
+    assert len(errors) == 2

@@ -52,6 +52,8 @@ class _Selector(selectors.DefaultSelector):
             with _outside():
                 scheduler.yield_slice()
             return events or super().select(0)
+        # A loop that watches nothing but its own waker is woken by others that run, and by nothing else.
+        scheduler._set_helper(len(self.get_map()) <= 1)
         with _outside():
             if timeout is None:
                 _events.wait_for(self.fileno(), EVFILT.READ)
@@ -200,16 +202,12 @@ def run(awaitable: Awaitable[_T]) -> _T:
     waiter = _Waiter(scheduler._running_thread())
     # The thread-safe form because it ends the wait of the loop's thread.
     bridge.loop.call_soon_threadsafe(waiter.start, bridge.loop, awaitable, contextvars.copy_context())
-    # The thread of asyncio is a daemon, whose waits count for nothing: this one stands for them.
-    scheduler._count_io(1)
     try:
         while not waiter.done:
-            scheduler._suspend(awaitable)
+            scheduler._suspend_outside(awaitable)
     except BaseException:
         waiter.abandon(bridge.loop)
         raise
-    finally:
-        scheduler._count_io(-1)
     if waiter.error is not None:
         try:
             raise waiter.error

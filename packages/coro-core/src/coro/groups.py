@@ -31,7 +31,6 @@ from coro.exceptions import Interrupted, LoopError, Shutdown
 
 __all__ = ["GroupError", "GroupStatistics", "group"]
 
-_WAIT_OBJECT = 6  # coro._runtime.scheduler.WAIT_OBJECT, for reports
 #: Seconds; the limit of a shield whose end is not a matter of time.
 _FOREVER = 1e9
 
@@ -217,7 +216,7 @@ class group:
         self._waiter = me
         try:
             while self._children or self._queue:
-                scheduler._suspend(self, _WAIT_OBJECT)
+                scheduler._suspend(self)
         finally:
             self._waiter = None
         self._closed = True
@@ -275,7 +274,7 @@ class group:
         while not self._closed and self._full():
             self._room_waiters.append(me)
             try:
-                scheduler._suspend(self, _WAIT_OBJECT)
+                scheduler._suspend(self)
             finally:
                 if me in self._room_waiters:
                     self._room_waiters.remove(me)

@@ -53,7 +53,6 @@ PIPE = subprocess.PIPE
 #: For ``stderr``: where ``stdout`` goes.
 STDOUT = subprocess.STDOUT
 
-_WAIT_OBJECT = 6  # coro._runtime.scheduler.WAIT_OBJECT, for reports
 _READ_SIZE = 65536  # what a pipe holds on Linux, pipe(7)
 
 
@@ -171,7 +170,7 @@ class CoroProcess:
             else:
                 self._others.append(me)
                 try:
-                    scheduler._suspend(self, _WAIT_OBJECT)
+                    scheduler._suspend(self)
                 finally:
                     self._others.remove(me)
         return self.status

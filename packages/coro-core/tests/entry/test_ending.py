@@ -3,8 +3,10 @@
 Whatever ends a process runs in a process of its own.
 """
 
+import os
 import re
 import sys
+import threading
 import time
 
 import pytest
@@ -545,3 +547,81 @@ def test_blocking_outside_any_loop_is_an_error_also_after_one(where):
         {where}
     """
     assert ok(source) == ["a blocking operation"] * 4
+
+
+# -------------------------------------------------------------------------------- what came in the last slice
+
+
+@pytest.mark.parametrize("under", ["run", "event_loop"])
+def test_what_is_posted_in_the_last_slice_runs(under):
+    ran = []
+
+    def main():
+        other = threading.Thread(target=coro.post, args=(ran.append, "posted"))
+        other.start()
+        other.join()
+
+    if under == "run":
+        coro.run(main)
+    else:
+        coro.spawn(main)
+        coro.event_loop()
+    assert ran == ["posted"]
+
+
+def test_what_is_posted_just_before_an_exit_runs_as_far_as_its_first_wait():
+    ran = []
+
+    def posted():
+        ran.append("began")
+        try:
+            coro.sleep_relative(60)
+        except coro.Shutdown:
+            ran.append("shut down")
+            raise
+
+    def main():
+        other = threading.Thread(target=coro.post, args=(posted,))
+        other.start()
+        other.join()
+        coro.set_exit(3)
+
+    assert exit_of(coro.run, main) == 3
+    assert ran == ["began", "shut down"]
+
+
+def test_a_post_to_a_loop_that_ends_is_refused():
+    refused = []
+
+    def main():
+        coro.spawn(late)
+        coro.yield_slice()
+
+    def late():
+        try:
+            coro._yield()
+        except coro.Shutdown:
+            with pytest.raises(coro.LoopError) as info:
+                coro.post(print)
+            refused.append(info.value)
+            raise
+
+    coro.run(main)
+    assert len(refused) == 1
+
+
+def test_a_socket_that_another_os_thread_frees_in_the_last_slice_is_closed():
+    def main():
+        a, b = coro.socketpair()
+        box = [a]
+        number = a.fileno()
+        del a
+        other = threading.Thread(target=box.clear)
+        other.start()
+        other.join()
+        b.close()
+        return number
+
+    number = coro.run(main)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)

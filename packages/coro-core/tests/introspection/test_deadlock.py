@@ -1,5 +1,7 @@
 """Deadlocks: what counts as one, what the report says, and what does not count."""
 
+import asyncio
+import importlib
 import os
 import re
 import sys
@@ -8,7 +10,7 @@ import pytest
 from support import ok, program
 
 import coro
-from coro import offload
+from coro import asyncio_bridge, offload
 from coro._runtime import scheduler
 
 
@@ -116,16 +118,156 @@ def test_a_descriptor_awaited_by_a_counted_thread_is_no_deadlock():
     assert lines == ["b'x'"]
 
 
-def test_a_descriptor_awaited_by_a_daemon_only_is_one():
-    a, b = coro.socketpair()
+@pytest.mark.parametrize("how", ["recv", "wait_for", "select"])
+def test_a_descriptor_awaited_by_a_daemon_is_no_deadlock(how):
+    """It may wake others, as here the main thread. The other end is a process again."""
+    lines = ok(
+        f"""
+        import coro, os, subprocess, sys
+        def reader():
+            if {how!r} == "wait_for":
+                coro.wait_for(a.fileno(), coro.EVFILT.READ)
+            elif {how!r} == "select":
+                coro.select(coro.case.read(a))
+            queue.push(a.recv(1))
+        def main():
+            coro.spawn(reader, daemon=True)
+            return queue.pop()
+        a, b = coro.socketpair()
+        queue = coro.fifo()
+        child = subprocess.Popen([sys.executable, "-c", "print('x', end='')"], stdout=b.fileno())
+        print(coro.run(main))
+        child.wait()
+        """
+    )
+    assert lines == ["b'x'"]
+
+
+def test_a_server_that_is_a_daemon_is_no_deadlock():
+    lines = ok(
+        """
+        import coro, subprocess, sys
+        client = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1]))).send(b'x')"
+        def handle(conn, address):
+            queue.push(conn.recv(10))
+        def main():
+            with coro.Server(handle, ("127.0.0.1", 0), daemon=True) as server:
+                child = subprocess.Popen([sys.executable, "-c", client, str(server.addresses[0][1])])
+                print(queue.pop())
+                child.wait()
+        queue = coro.fifo()
+        coro.run(main)
+        """
+    )
+    assert lines == ["b'x'"]
+
+
+def test_a_debugger_at_its_prompt_is_no_deadlock(tmp_path):
+    """The thread that reads what somebody types there is a daemon."""
+    client = tmp_path / "client.py"
+    client.write_text(
+        f"""
+import socket
+s = socket.socket(socket.AF_UNIX)
+s.connect({str(tmp_path / "door")!r})
+got = b""
+while b"(Pdb) " not in got:
+    got += s.recv(1000)
+s.send(b"continue\\n")
+while s.recv(1000):
+    pass
+"""
+    )
+    lines = ok(
+        f"""
+        import coro, coro.debug, subprocess, sys
+        def main():
+            coro.debug.start({str(tmp_path / "door")!r})
+            child = subprocess.Popen([sys.executable, {str(client)!r}])
+            with coro.timeout(40):
+                while not coro.debug.set_trace():
+                    coro.sleep_relative(0.001)
+            print("went on")
+        coro.run(main)
+        """
+    )
+    assert lines == ["went on"]
+
+
+@pytest.mark.parametrize("kind", ["backdoor", "debug"])
+def test_a_door_that_nobody_comes_through_hides_no_deadlock(kind, tmp_path):
+    module = importlib.import_module(f"coro.{kind}")
 
     def main():
-        coro.spawn(a.recv, 1, daemon=True)
+        server = module.start(**{"unix_path" if kind == "backdoor" else "address": str(tmp_path / "door")})
+        try:
+            coro._yield()
+        finally:
+            server.close()
+
+    with pytest.raises(coro.DeadlockError, match="all 1 counted threads"):
+        coro.run(main)
+
+
+def test_an_idle_asyncio_hides_no_deadlock():
+    def main():
+        assert asyncio_bridge.run(asyncio.sleep(0, "slept")) == "slept"
         coro._yield()
 
-    with pytest.raises(coro.DeadlockError):
+    with pytest.raises(coro.DeadlockError, match="all 1 counted threads"):
         coro.run(main)
-    a.close()
+
+
+def test_a_forked_child_has_detection_whatever_the_parent_was_waiting_for():
+    lines = ok(
+        """
+        import coro, os
+        real = coro.emulation.original("threading")
+        def program():
+            import threading
+            stop = real.Event()
+            real.Thread(target=stop.wait, daemon=True).start()
+            lock = threading.Lock()
+            lock.acquire()
+            threading.Thread(target=lock.acquire, daemon=True).start()  # an OS thread might release it
+            coro.yield_slice()
+            coro.yield_slice()
+            pid = os.fork()
+            if pid == 0:
+                coro._yield()
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            stop.set()
+            lock.release()
+        coro.install_thread_emulation()
+        try:
+            coro.run(program)
+        except coro.DeadlockError:
+            os._exit(7)
+        """,
+        "-Wignore::DeprecationWarning",  # there is another OS thread in this one
+    )
+    assert lines == ["7"]
+
+
+def test_a_loop_after_one_that_gave_up_a_waiting_thread_has_detection():
+    a, b = coro.socketpair()
+
+    def stubborn():
+        while True:
+            try:
+                a.recv(1)
+            except coro.Shutdown:
+                pass
+
+    def main():
+        coro.spawn(stubborn)
+        coro.yield_slice()
+        coro.set_exit(3, grace=0)
+
+    with pytest.raises(SystemExit):
+        coro.run(main)
+    with pytest.raises(coro.DeadlockError):
+        coro.run(coro._yield)
     b.close()
 
 

@@ -25,7 +25,7 @@ class _Threads(Mapping[int, Any]):
         return scheduler.get_thread_by_id(key)
 
     def __iter__(self) -> Iterator[int]:
-        return iter([t.id for t in scheduler._all_threads()])
+        return iter(scheduler._thread_ids())
 
     def __len__(self) -> int:
         return int(scheduler._thread_count())

@@ -38,9 +38,8 @@ from libc.string cimport memset
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 
-from coro._runtime.scheduler cimport (Poller, WAIT_READ, WAIT_WRITE, begin_io, coro, count_io,
-                                      deliver as raise_interruption, end_io, is_daemon, poller, running_thread,
-                                      slice as give_way, suspend_fd, wake, wake_error)
+from coro._runtime.scheduler cimport (Poller, WAIT_READ, WAIT_WRITE, begin_io, coro, deliver as raise_interruption,
+                                      end_io, poller, running_thread, slice as give_way, suspend_fd, wake, wake_error)
 
 from coro import oserrors
 from coro._poll.filters import EVFILT
@@ -376,7 +375,7 @@ cdef class FdPoller(Poller):
     cdef int wait_on(self, coro me, fd_state *s, int fd, uint32_t ready, bint fresh) except -1:
         cdef PyObject **slot = slot_of(s, ready)
         cdef uint32_t epoch = s.epoch
-        cdef bint counted, left = False
+        cdef bint left = False
         cdef int refused
         if slot[0] != NULL:
             self.check_slot(fd, s, slot, me, filter_of(ready))
@@ -402,14 +401,9 @@ cdef class FdPoller(Poller):
                     s.flags |= FD_UNPOLLABLE
                 give_way(me)
                 return 2
-        counted = not is_daemon(me)
-        if counted:
-            count_io(1)
         try:
             suspend_fd(me, WAIT_WRITE if ready == FD_WRITE_READY else WAIT_READ, fd)
         finally:
-            if counted:
-                count_io(-1)
             if slot[0] == <PyObject *>me:
                 slot[0] = NULL
                 Py_DECREF(me)

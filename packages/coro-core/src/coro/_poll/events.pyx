@@ -35,8 +35,8 @@ from coro._poll.descriptors cimport (ABORTED, EV_ADD, EV_DELETE, EV_ERROR, EV_ON
                                      F_VNODE, F_WRITE, FdPoller, SUBMITTED, current_targets, fd_each, fd_lookup,
                                      fd_poller, fd_state, filter_name, filter_of, kevent_key, kevent_target, new_event,
                                      new_key, new_target, note_handlers, py_kevent, ready_bit, slot_of)
-from coro._runtime.scheduler cimport (TimerTarget, WAIT_EVENT, coro, count_io, is_daemon, running_thread,
-                                      spawn_internal, suspend, timer_add, timer_cancel, wake)
+from coro._runtime.scheduler cimport (TimerTarget, WAIT_EVENT, coro, running_thread,
+                                      spawn_internal, suspend_outside, timer_add, timer_cancel, wake)
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
 from coro import oserrors
@@ -241,7 +241,6 @@ cdef class EventPoller(FdPoller):
         cdef coro me = running_thread()
         cdef kevent_target t
         cdef kevent_key key
-        cdef bint counted
         if ready_bit(filter):
             return self.wait_fd_event(me, ident, filter)
         key = key_of(filter, ident)
@@ -255,21 +254,15 @@ cdef class EventPoller(FdPoller):
         self.begin(t, data)
         if t.event is not None:
             return t.event
-        counted = not is_daemon(me)
-        if counted:
-            count_io(1)
         try:
             while t.state == SUBMITTED:
-                suspend(me, WAIT_EVENT, key)
+                suspend_outside(me, WAIT_EVENT, key, False)
         except:
             if t.state == SUBMITTED:
                 self.remove(t)
             elif filter == F_SIGNAL and t.event is not None:
                 self.lost_signals[key.ident] = self.lost_signals.get(key.ident, 0) + t.event.data
             raise
-        finally:
-            if counted:
-                count_io(-1)
         if t.event is None:
             raise ClosedError(None)
         if t.event.flags & EV_ERROR:

@@ -47,8 +47,20 @@ cdef enum:
     WAIT_SELECT = 9
 
 
-cdef enum:
-    THREAD_LOST = 1024  # in coro.flags: dead in this process because another one forked it
+cdef enum:              # in coro.flags
+    STARTED = 1
+    DEAD = 2
+    SCHEDULED = 4
+    IN_SLICE = 8
+    DAEMON = 16
+    REGISTERED = 32
+    DELIVER = 64        # scheduled in order to raise an interruption
+    WAKE_ERROR = 128    # wake_value is an exception to raise
+    FAILED = 256        # outcome is an exception
+    REFUSED = 512       # would not end when it had to: never resumed
+    THREAD_LOST = 1024  # dead in this process because another one forked it
+    HELPER = 2048       # a daemon of ours whose waits for the kernel wake nobody
+    FORGOTTEN = 4096    # nobody can ask for its outcome, which is being released: not to be found any more
 
 
 # What the profiler is told, in main: who begins and ends a slice, and that the kernel is waited for. The tick is given
@@ -114,6 +126,7 @@ cdef coro running_thread()
 cdef PyObject *running_borrowed() except NULL      # the same without a reference: the loop keeps a running thread alive
 cdef object whoever()
 cdef object suspend(coro me, int kind, object what)
+cdef object suspend_outside(coro me, int kind, object what, bint os_thread)
 cdef object suspend_fd(coro me, int kind, int fd)
 cdef bint wake(coro t, object value) noexcept
 cdef bint wake_error(coro t, object exc) noexcept
@@ -125,7 +138,6 @@ cdef int slice(coro me) except -1
 cdef int begin_slice(coro me) except -1
 cdef int end_slice(coro me) except -1
 cdef int selfish(coro me) noexcept
-cdef bint is_daemon(coro t) noexcept
 cdef bint others_run() noexcept
 cdef bint is_foreign() noexcept
 cdef void count_io(int delta) noexcept

@@ -5,11 +5,13 @@ One loop runs in one OS thread. *Main* is the code of the loop itself; it runs o
 runs user code. Threads always swap to main, and main swaps to the next one.
 
 Run queue. Two intrusive lists: `ready` collects whoever is scheduled, `batch` is what main works off now. When the
-batch is empty the two change places. A thread is in at most one list, once, and leaves it in O(1).
+batch is empty the two change places. A thread that cannot run for lack of memory waits in `postponed` for the next pass
+of the loop. A thread is in at most one list, once, and leaves it in O(1).
 
-A pass of the loop: timers that are due; the threads that called yield_slice() before the last poll; functions posted by
-other OS threads; then the run queue until it is empty or 10 ms have gone by; then the poller, without waiting if
-anything is left to run.
+A pass of the loop: timers that are due; the threads that were postponed; the threads that called yield_slice() before
+the last poll; functions posted by other OS threads; then the run queue until it is empty or 10 ms have gone by; then the
+poller, without waiting if anything is left to run. A pass that ends for lack of memory is begun anew: each step leaves
+what it has not done to the next.
 
 Interruptions. What interrupts a thread is noted on the thread (`attention`), one kind apart from the other: shutdown,
 exceptions sent by users (a queue), timeouts that expired (a list). A thread that is suspended and not scheduled is then
@@ -24,8 +26,8 @@ every cut tried so far ran through the middle of a transition. What could be tak
 state (C files), the heap, the registry, the wording of reports, and everything that only calls what is here.
 
 Invariants:
- 1. SCHEDULED is set exactly while the thread's link is in `ready` or `batch`; IN_SLICE exactly while it is in
-    `slicers`.
+ 1. SCHEDULED is set exactly while the thread's link is in `ready`, `batch` or `postponed`; IN_SLICE exactly while it
+    is in `slicers`.
  2. The registry owns one reference to every thread that is scheduled or started and not dead.
  3. `running` is NULL whenever main runs.
  4. Nothing reachable from the heap points into a thread's C stack while the thread is suspended.
@@ -38,6 +40,7 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+from posix.unistd cimport usleep
 
 from coro._clock.ticks cimport (CORO_TICKS_FOREVER, clock, coro_clock, coro_clock_due, coro_from_seconds, coro_now,
                           coro_to_ns_up, coro_to_seconds, tend)
@@ -70,11 +73,15 @@ cdef extern from "Python.h":
     PyObject *PyFunction_GET_CODE(PyObject *)
     bint PyMethod_Check(PyObject *)
     PyObject *PyMethod_GET_FUNCTION(PyObject *)
+    object PyObject_GenericGetAttr(object, object)
+    PyObject *Py_TYPE(object)
+    object PyType_GetQualName(PyObject *)
     bint PyExceptionClass_Check(PyObject *)
     bint PyExceptionInstance_Check(PyObject *)
     void *PyMem_RawMalloc(size_t) nogil
     void PyMem_RawFree(void *) nogil
     Py_ssize_t Py_REFCNT(PyObject *)
+    int check_signals "PyErr_CheckSignals"() except -1
 
 cdef extern from *:
     """
@@ -184,24 +191,17 @@ cdef extern from "_runtime/registry.h":
     PyObject *coro_registry_remove(uint64_t)
 
 
-cdef enum:
-    STARTED = 1
-    DEAD = 2
-    SCHEDULED = 4
-    IN_SLICE = 8
-    DAEMON = 16
-    REGISTERED = 32
-    DELIVER = 64        # scheduled in order to raise an interruption
-    WAKE_ERROR = 128    # wake_value is an exception to raise
-    FAILED = 256        # outcome is an exception
-    REFUSED = 512       # would not end when it had to: never resumed
-    # 1024: THREAD_LOST, see the .pxd
-
 cdef enum:              # coro.attention
     ATTEND_SHUTDOWN = 1
     ATTEND_USER = 2
     ATTEND_TIMEOUT = 4
     ATTEND_FORCE = 8    # the grace period is over: every blocking call raises at once
+
+cdef enum:              # how a thread dies, see die()
+    ENDED
+    CANCELLED
+    GIVEN_UP
+    LOST
 
 cdef enum:
     NOT_ENDING = 0
@@ -210,6 +210,7 @@ cdef enum:
 
 cdef enum:
     SWITCHES_BETWEEN_LOOKS = 256
+    MEMORY_LOOK_US = 1000
     MOST_REFUSALS = 100
     DEADLOCK_LOOK_NS = 1000000000
     SMALLEST_COMPRESSED = 128
@@ -223,11 +224,13 @@ cdef coro_clock *ticker = clock()
 cdef PyObject *running = NULL          # borrowed; the thread that executes now
 cdef PyThreadState *loop_ts = NULL     # of the OS thread whose loop runs
 cdef void *loop_os_thread = NULL       # that OS thread
-cdef coro_link ready, batch, slicers   # circular, these are their sentinels
+cdef coro_link ready, batch, slicers, postponed   # circular, these are their sentinels
 cdef coro_timer_heap timers
 cdef uint64_t last_number = 0
 cdef uint64_t n_switches = 0, n_spawned = 0, n_passes = 0, n_polls = 0, n_timers_fired = 0, n_bounded = 0
-cdef Py_ssize_t n_objects = 0, n_counted = 0, n_io_counted = 0, n_own_os_threads = 0, n_offloaded = 0
+cdef Py_ssize_t n_objects = 0, n_counted = 0, n_own_os_threads = 0
+cdef Py_ssize_t n_io = 0, n_offloaded = 0   # threads suspended until the kernel, or a worker OS thread, wakes them
+cdef Py_ssize_t n_helpers = 0, n_forgotten = 0   # living threads with HELPER, FORGOTTEN
 cdef int64_t loop_now = 0, slice_start = 0
 cdef bint slots_ready = False, stopping = False, any_ran = False
 cdef int slots_wanted = DEFAULT_SLOTS
@@ -244,6 +247,8 @@ cdef object wanted_code = 0
 cdef double DEFAULT_GRACE = 5.0
 cdef double exit_grace = DEFAULT_GRACE
 cdef int64_t exit_deadline = 0
+cdef uint64_t forced_switches = 0      # how many there had been when somebody was last known to have ended by force
+cdef object end_reason = "done", end_code = 0   # why the loop ends, and with which exit code or error
 cdef object posts = deque()
 cdef Py_ssize_t n_posts = 0            # its length, for the loop's look at it in every pass; both change under the GIL
 cdef int posts_state = 0               # 0: no loop yet, 1: a loop runs, 2: it has ended
@@ -302,6 +307,7 @@ cdef inline void list_splice(coro_link *to, coro_link *source) noexcept:
 list_init(&ready)
 list_init(&batch)
 list_init(&slicers)
+list_init(&postponed)
 
 
 # ---------------------------------------------------------------------------------------------- thread objects
@@ -420,20 +426,12 @@ cdef class coro:
     def get_frame(self):
         """The innermost Python frame: of the caller for the running thread, where it is parked for a suspended one;
         None for one that has not run, is dead, or runs no Python function."""
-        cdef PyObject *frame
         check_os_thread()
         if running == <PyObject *>self:
             return sys._getframe()
         if not self.flags & STARTED or self.flags & DEAD:
             return None
-        if self.stack.packed and unpack(self) < 0:
-            raise MemoryError("no memory to expand the saved stack of the thread")
-        frame = coro_interp_frame_object(PyThreadState_Get(), coro_slots_frame(&self.stack))
-        if frame == NULL:
-            return None
-        result = <object>frame
-        Py_DECREF(result)
-        return result
+        return parked_frame(self)
 
     def set_name(self, name):
         """Name the thread; returns it, so that calls chain: ``coro.spawn(f).set_name("x")``. TypeError unless str."""
@@ -571,6 +569,21 @@ cdef class coro:
         return suspend(me, WAIT_YIELD, None)
 
 
+cdef object parked_frame(coro t):
+    """The innermost Python frame of a thread that is suspended, or will never run again; None where there is none."""
+    cdef PyObject *frame
+    if not t.flags & STARTED:
+        return None
+    if t.stack.packed:
+        unpack(t)
+    frame = coro_interp_frame_object(PyThreadState_Get(), coro_slots_frame(&t.stack))
+    if frame == NULL:
+        return None
+    result = <object>frame
+    Py_DECREF(result)
+    return result
+
+
 KINDS = ("yield", "sleep", "read", "write", "event", "join", "object", "slice", "in_thread", "select")
 
 
@@ -582,10 +595,27 @@ cdef object thread_name(coro t):
         if PyFunction_Check(<PyObject *>t.function):
             name = <object>coro_function_name(<PyObject *>t.function)
         else:
-            name = getattr(t.function, "__qualname__", None)
-            if not isinstance(name, str):
-                name = type(t.function).__qualname__
+            name = name_of(t.function)
         t.label = name
+    return name
+
+
+cdef object name_of(object function):
+    """What something that can be called is called. In main without asking users' code, which ``__getattr__`` may be."""
+    cdef PyObject *f = <PyObject *>function
+    name = None
+    try:
+        if PyMethod_Check(f):
+            f = PyMethod_GET_FUNCTION(f)
+        try:
+            name = PyObject_GenericGetAttr(<object>f, "__qualname__")
+        except AttributeError:
+            if running != NULL or loop_ts == NULL:
+                name = getattr(function, "__qualname__", None)
+    except Exception:
+        pass    # whatever is wrong with it, the thread gets a name
+    if type(name) is not str:
+        name = PyType_GetQualName(Py_TYPE(function))
     return name
 
 
@@ -641,11 +671,13 @@ cdef int register(coro t) except -1:
 
 cdef inline void unregister(coro t) noexcept:
     """The caller takes over the registry's reference."""
-    global n_counted
+    global n_counted, n_helpers
     coro_registry_remove(t.number)
-    t.flags &= ~<uint32_t>REGISTERED
     if not t.flags & DAEMON:
         n_counted -= 1
+    elif unlikely(t.flags & HELPER):
+        n_helpers -= 1
+    t.flags &= ~<uint32_t>(REGISTERED | HELPER)
 
 
 cdef int start_thread(coro t) except -1:
@@ -850,18 +882,38 @@ cdef object suspend(coro me, int kind, object what):
     return value
 
 
-cdef object suspend_fd(coro me, int kind, int fd):
+cdef object suspend_outside(coro me, int kind, object what, bint os_thread):
+    """suspend() until something comes from outside the loop: from the kernel or, with `os_thread`, from another OS
+    thread. While somebody waits like this there is no deadlock. Nothing can be raised while the wait is counted."""
+    global n_io, n_offloaded
     if me.attention:
         attend(me)
     me.kind = kind
-    me.ident = fd
-    me.selfish_left = me.selfish_most       # whoever really waits lets the others run
-    coro_stack_park(&me.stack)
+    me.what = what
+    if os_thread:
+        n_offloaded += 1
+        coro_stack_park(&me.stack)
+        n_offloaded -= 1
+    else:
+        n_io += 1
+        coro_stack_park(&me.stack)
+        n_io -= 1
+    me.what = None
     if me.flags & (DELIVER | WAKE_ERROR):
         return resumed(me)
     value = me.wake_value
     me.wake_value = None
     return value
+
+
+cdef object suspend_fd(coro me, int kind, int fd):
+    """The same for a descriptor."""
+    if me.attention:
+        attend(me)
+    begin_io(me, kind, fd)
+    coro_stack_park(&me.stack)
+    if end_io(me):
+        return resumed(me)
 
 
 # A wait in three steps, for whoever wants little on the stack that a parked thread leaves behind: what stands before it
@@ -875,17 +927,17 @@ cdef void park(coro me) noexcept:
 
 cdef void begin_io(coro me, int kind, int fd) noexcept:
     """The thread is about to wait for a descriptor; the caller has seen that nothing is to be attended to."""
-    global n_io_counted
+    global n_io
     me.kind = kind
     me.ident = fd
-    me.selfish_left = me.selfish_most
-    n_io_counted += (me.flags & DAEMON) == 0
+    me.selfish_left = me.selfish_most       # whoever really waits lets the others run
+    n_io += 1
 
 
 cdef bint end_io(coro me) noexcept:
     """True: call deliver(me), which raises."""
-    global n_io_counted
-    n_io_counted -= (me.flags & DAEMON) == 0
+    global n_io
+    n_io -= 1
     if me.flags & (DELIVER | WAKE_ERROR):
         return True
     if me.wake_value is not None:
@@ -942,13 +994,9 @@ cdef bint is_foreign() noexcept:
     return loop_ts != NULL and coro_os_thread() != loop_os_thread
 
 
-cdef bint is_daemon(coro t) noexcept:
-    return (t.flags & DAEMON) != 0
-
-
 cdef void count_io(int delta) noexcept:
-    global n_io_counted
-    n_io_counted += delta
+    global n_io
+    n_io += delta
 
 
 cdef int schedule_thread(coro t, object value) except -1:
@@ -1014,33 +1062,44 @@ cdef tuple take_call(coro t):
     return call
 
 
-cdef int cancel(coro t) except -1:
-    """End a thread that has not run. What it holds may run finalisers when released, which main must not do."""
-    cdef bint registered = (t.flags & REGISTERED) != 0
-    if t.flags & SCHEDULED:
-        list_unlink(&t.link)
-        t.flags &= ~<uint32_t>SCHEDULED
-    t.flags |= DEAD
-    thread_name(t)
-    call = take_call(t)
-    if running == NULL and loop_ts != NULL:
-        drop_later((call, t))
-    wake_joiners(t)
-    if registered:
-        unregister(t)
-        Py_DECREF(t)
-    return 0
+cdef inline bint die(coro t, int how) noexcept:
+    """The one way out of life, for threads that have returned or raised (`how` is ENDED), were cancelled before they
+    ran (CANCELLED), would not end (GIVEN_UP) or did not come along in a fork (LOST).
 
-
-cdef int wake_joiners(coro t) except -1:
+    In here is what cannot fail: out of every list, dead, joiners, registry. The caller does the rest, what may fail or
+    run users' code last. True: the registry's reference is the caller's now."""
     cdef Extra extra
-    if t.extra is not None:
+    cdef bint registered = (t.flags & REGISTERED) != 0
+    if t.flags & (SCHEDULED | IN_SLICE):
+        list_unlink(&t.link)
+        t.flags &= ~<uint32_t>(SCHEDULED | IN_SLICE | DELIVER)
+    if unlikely(t.timer.place != 0):
+        coro_timers_remove(&timers, &t.timer)
+    t.flags |= DEAD if how != LOST else DEAD | THREAD_LOST
+    t.attention = 0
+    if t.extra is not None and how != LOST:
         extra = <Extra>t.extra
         if extra.joiners is not None:
             joiners = extra.joiners
             extra.joiners = None
             for joiner in joiners:
                 wake(<coro>joiner, None)
+    if registered:
+        unregister(t)
+    return registered
+
+
+cdef int cancel(coro t) except -1:
+    """End a thread that has not run. What it holds may run finalisers when released, which main must not do."""
+    cdef bint registered = die(t, CANCELLED)
+    try:
+        thread_name(t)
+        call = take_call(t)
+        if running == NULL and loop_ts != NULL:
+            drop_later((call, t))
+    finally:
+        if registered:
+            Py_DECREF(t)
     return 0
 
 
@@ -1119,10 +1178,14 @@ cdef class timebomb(TimerTarget):
         cdef Extra extra
         if t is None or t.flags & DEAD:
             return 0
-        extra = extra_of(t)
-        if extra.bombs is None:
-            extra.bombs = []
-        extra.bombs.append(self)
+        try:
+            extra = extra_of(t)
+            if extra.bombs is None:
+                extra.bombs = []
+            extra.bombs.append(self)
+        except MemoryError:
+            coro_timers_insert(&timers, &self.timer, loop_now)      # where there was a timer there is room for one
+            raise
         self.noted = True
         t.attention |= ATTEND_TIMEOUT
         if not t.flags & SCHEDULED and self.level >= t.shield_level:
@@ -1559,7 +1622,7 @@ def get_thread_by_id(thread_id):
         raise TypeError(f"a thread's id is an int, not {thread_id!r}")
     check_os_thread()
     found = coro_registry_find(thread_id) if 0 < thread_id < (1 << 63) else NULL
-    if found == NULL:
+    if found == NULL or (<coro>found).flags & FORGOTTEN:
         raise KeyError(thread_id)
     return <object>found
 
@@ -1573,8 +1636,13 @@ def _all_threads():
     return found
 
 
+def _thread_ids():
+    """The ids of those that get_thread_by_id() finds."""
+    return [t.id for t in _all_threads() if not (<coro>t).flags & FORGOTTEN]
+
+
 def _thread_count():
-    return coro_registry_count
+    return coro_registry_count - n_forgotten
 
 
 # ---------------------------------------------------------------------------------------------- compression
@@ -1736,26 +1804,32 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
     else:
         note_outcome(me, result)
     # Whatever runs user code when it is released goes now: a finaliser may still block here, main must not run it, and
-    # a dead thread cannot. With three references (the registry's, main's, ours) nobody will ask for the outcome.
+    # a dead thread cannot.
     me.attention = 0
     released = take_call(me)
     released = None
     if me.extra is not None and (<Extra>me.extra).locals is not None:
         end_locals(me)
-    if Py_REFCNT(thread) <= 3:
-        released = (me.outcome, me.extra)
-        me.outcome = me.extra = None
-        released = None
     coro_interp_clear(loop_ts)
-    me.flags |= DEAD
-    if me.extra is not None:
-        try:
-            wake_joiners(me)
-        except MemoryError:
-            pass
-    unregister(me)
+    if (me.outcome is not None or me.extra is not None) and Py_REFCNT(thread) <= 3 and not has_weakrefs(thread):
+        forget_outcome(me)
+    die(me, ENDED)
     if me.outcome is not None and PyObject_IS_GC(<PyObject *>me.outcome):
         track(me)
+    return 0
+
+
+cdef int forget_outcome(coro me) noexcept:
+    """With three references (the registry's, main's, its own) nobody will ask for the outcome any more, so it goes while
+    a finaliser may block. Meanwhile nobody can come by the thread who might ask after all."""
+    global n_forgotten
+    me.flags |= FORGOTTEN
+    n_forgotten += 1
+    outcome, extra = me.outcome, me.extra
+    me.outcome = me.extra = None
+    outcome = extra = None
+    coro_interp_clear(loop_ts)      # a finaliser may have set context variables
+    n_forgotten -= 1
     return 0
 
 
@@ -1826,7 +1900,8 @@ cdef int bury(coro t) except -1:
     coro_slots_leave(&t.stack, 0)
     coro_datastack_release(t.stack.root, coro_interp_chunk(&t.stack.interp))
     t.stack.root = NULL
-    if has_weakrefs(<PyObject *>t) or (t.outcome is not None and Py_REFCNT(<PyObject *>t) <= 2):
+    if (has_weakrefs(<PyObject *>t)
+            or (t.outcome is not None or t.extra is not None) and Py_REFCNT(<PyObject *>t) <= 2):
         drop_later(t)
     Py_DECREF(t)
     return 0
@@ -1909,9 +1984,9 @@ cdef inline PyObject *thread_of(coro_stack *stack) noexcept:
 
 
 cdef int postpone(coro t) noexcept:
-    """No memory to run it now: try again after the others, which may give some back."""
+    """No memory to run it now. Not before the next pass of the loop: what gives memory back may be due by a timer."""
     t.flags |= SCHEDULED
-    list_append(&ready, &t.link)
+    list_append(&postponed, &t.link)
     return 0
 
 
@@ -1992,16 +2067,40 @@ cdef int release_slicers() except -1:
 
 
 cdef int take_posts() except -1:
+    """Do what was posted. A user's call becomes a thread before it leaves the line, so that none is lost to a lack of
+    memory; while the loop ends there is none."""
     global n_posts
+    cdef coro t
     while n_posts:
-        kind, function, args, context = posts.popleft()
-        n_posts -= 1
+        kind, function, args, context = posts[0]
         if kind == 0:
+            posts.popleft()
+            n_posts -= 1
             function(*args)
-        elif ending == NOT_ENDING:
+        else:
             t = make_thread(function, args, None, None, False)
-            (<coro>t).context = context
-            start_thread(<coro>t)
+            t.context = context
+            start_thread(t)
+            posts.popleft()
+            n_posts -= 1
+    return 0
+
+
+cdef int take_last_posts() except -1:
+    """The loop has ended, and no more is taken: do what we posted ourselves. What users had posted to a loop that failed
+    is released when main may."""
+    global posts_state, n_posts
+    posts_state = 2
+    n_posts = 0
+    while posts:
+        kind, function, args, context = posts.popleft()
+        if kind == 0:
+            try:
+                function(*args)
+            except Exception:
+                notify()
+        else:
+            drop_later((function, args, context))
     return 0
 
 
@@ -2042,18 +2141,22 @@ cdef int drain(PyThreadState *ts) except -1:
 
 
 cdef inline bint anything_to_run() noexcept:
-    return not (list_empty(&batch) and list_empty(&ready) and list_empty(&slicers)) or n_posts > 0
+    return (not (list_empty(&batch) and list_empty(&ready) and list_empty(&slicers) and list_empty(&postponed))
+            or n_posts > 0)
 
 
 cdef int begin_ending(PyThreadState *ts) except -1:
-    """Send Shutdown to everybody; handlers and kept posts are dropped."""
+    """Send Shutdown to everybody; handlers are dropped. Calls that were posted become threads before: whoever posted
+    them was told that they run."""
     global ending, exit_deadline
     cdef coro t
+    take_posts()
+    threads = _all_threads()
     ending = GRACE
     exit_deadline = coro_now(ticker) + coro_from_seconds(ticker, exit_grace)
     if the_poller is not None:
         the_poller.drop_handlers()
-    for t in _all_threads():
+    for t in threads:
         if t.flags & STARTED:
             shut_down(t)
         else:
@@ -2065,10 +2168,12 @@ cdef int begin_ending(PyThreadState *ts) except -1:
 
 cdef int force_ending() except -1:
     """The grace period is over."""
-    global ending
+    global ending, forced_switches
     cdef coro t
+    threads = _all_threads()
     ending = FORCED
-    for t in _all_threads():
+    forced_switches = n_switches
+    for t in threads:
         t.attention |= ATTEND_FORCE
         if not t.flags & STARTED:
             cancel(t)
@@ -2077,27 +2182,28 @@ cdef int force_ending() except -1:
     return 0
 
 
-cdef int give_up(PyThreadState *ts) except -1:
+cdef bint hopeless() noexcept:
+    """Is nobody left to be forced, or nobody who could run with the memory there is?"""
+    global forced_switches
+    if list_empty(&postponed) or n_switches == forced_switches:
+        return True
+    forced_switches = n_switches    # somebody ran since, and may have given memory back
+    return False
+
+
+cdef int give_up() except -1:
     """Threads that would not end are marked dead where they are; their frames are never unwound."""
     cdef coro t
-    global refused
     for t in _all_threads():
-        refused.append((t, t.get_frame()))
-        if t.flags & SCHEDULED:
-            t.flags &= ~<uint32_t>SCHEDULED
-            list_unlink(&t.link)
-        if t.flags & IN_SLICE:
-            t.flags &= ~<uint32_t>IN_SLICE
-            list_unlink(&t.link)
-        coro_timers_remove(&timers, &t.timer)
-        thread_name(t)
-        t.flags |= DEAD
-        wake_joiners(t)
-        unregister(t)
-        if t.stack.packed:
-            unpack(t)
-        coro_slots_leave(&t.stack, 1)
-        # The registry's reference is given up too, but the frames on its stack hold another that nobody releases.
+        die(t, GIVEN_UP)
+        # The registry's reference is given up, too, but the frames on its stack hold another that nobody releases.
+        try:
+            thread_name(t)
+            refused.append((t, parked_frame(t)))
+        except Exception:
+            notify()
+        if not t.stack.packed:
+            coro_slots_leave(&t.stack, 1)
     return 0
 
 
@@ -2112,9 +2218,34 @@ cdef bint others_may_post():
 
 
 cdef bint deadlocked() except -1:
-    """Nothing is left that could wake a counted thread (nothing is runnable; the caller has looked)."""
-    return (timers.count == 0 and n_io_counted == 0 and n_offloaded == 0
+    """Nothing is left that could wake a counted thread (nothing is runnable; the caller has looked). A thread that
+    waits for a descriptor may wake another when something comes, a daemon as well; only a helper of ours does not."""
+    return (timers.count == 0 and n_offloaded == 0 and n_io <= n_helpers and n_io == helpers_awaiting()
             and (the_poller is None or the_poller.handlers_registered() == 0))
+
+
+cdef Py_ssize_t helpers_awaiting() noexcept:
+    """How many helpers wait for the kernel."""
+    cdef Py_ssize_t count = 0
+    cdef size_t i
+    cdef coro t
+    if n_helpers:
+        for i in range(coro_registry_room):
+            if coro_registry[i].id:
+                t = <coro>coro_registry[i].thread
+                count += (t.flags & HELPER) != 0 and t.kind in (WAIT_READ, WAIT_WRITE, WAIT_EVENT)
+    return count
+
+
+def _set_helper(bint yes):
+    """Say of the running thread whether it is a helper of ours whose waits for the kernel wake nobody: somebody who is
+    not there yet would have to come first. Without effect for a thread that is no daemon: that is what the program
+    does."""
+    global n_helpers
+    cdef coro me = running_thread()
+    if me.flags & DAEMON and yes != ((me.flags & HELPER) != 0):
+        me.flags ^= HELPER
+        n_helpers += 1 if yes else -1
 
 
 cdef int64_t poll_timeout(int64_t longest_ns) noexcept:
@@ -2133,20 +2264,108 @@ cdef int64_t poll_timeout(int64_t longest_ns) noexcept:
     return wait
 
 
+cdef int nap(PyThreadState *ts) noexcept:
+    """Main has no memory for what it has to do. Other OS threads may give some back, and so may a signal handler."""
+    global running
+    coro_enter_main(ts)
+    running = NULL
+    with nogil:
+        usleep(MEMORY_LOOK_US)
+    return 0
+
+
+cdef int run_passes(PyThreadState *ts, int64_t longest_ns) except -1:
+    """Pass after pass, until the loop has ended. MemoryError: call it again, it goes on where it was."""
+    global loop_now, slice_start, n_passes, n_polls, exit_wanted, trim_at, end_reason, end_code, deadlock_reported
+    cdef int64_t wait
+    while True:
+        n_passes += 1
+        loop_now = slice_start = coro_now(ticker)
+        if unlikely(coro_clock_due(ticker, loop_now)):
+            tend(loop_now)
+            slice_start = coro_now(ticker)
+        if timers.count and timers.entries[0].when <= loop_now:
+            fire_timers(loop_now)
+            slice_start = coro_now(ticker)      # what timers did is not the time of the first thread
+        list_splice(&ready, &postponed)
+        release_slicers()
+        if unlikely(n_posts != 0):
+            take_posts()
+            slice_start = coro_now(ticker)
+        if unlikely(main_drops and ending == NOT_ENDING):
+            spawn_internal(_empty_drops, (), True)
+        if drain(ts) and timers.count:
+            fire_timers(coro_now(ticker))
+        if unlikely(main_thread != NULL and (<coro>main_thread).flags & DEAD and not exit_wanted
+                    and end_reason == "done"):
+            end_reason = "main"
+            begin_ending(ts)
+        if unlikely(exit_wanted):
+            exit_wanted = False
+            if end_reason == "done" or end_reason == "main":
+                end_reason, end_code = "exit", wanted_code
+            if ending == NOT_ENDING:
+                begin_ending(ts)
+            else:
+                exit_deadline_from_now()
+        if unlikely(ending != NOT_ENDING):
+            if coro_registry_count == 0:
+                return 0
+            if ending == GRACE and (coro_now(ticker) >= exit_deadline
+                                    or (not anything_to_run() and n_awaited() == 0)):
+                force_ending()
+            elif ending == FORCED and list_empty(&batch) and list_empty(&ready) and hopeless():
+                give_up()
+                return 0
+            if ending == FORCED:
+                continue
+        elif unlikely(n_counted == 0 and n_posts == 0):
+            # Daemon threads are ended in order, too.
+            begin_ending(ts)
+            continue
+        wait = poll_timeout(longest_ns)
+        if unlikely(idle_hook is not None and wait != 0):
+            wait = ask_idle_hook(wait)
+        if wait != 0:
+            if unlikely(ending == NOT_ENDING and deadlocked()):
+                if deadlock_waits or others_may_post():
+                    if not deadlock_waits:
+                        # The last of the other OS threads may end without a word: look again soon.
+                        wait = min(wait, DEADLOCK_LOOK_NS)
+                        if not deadlock_reported and deadlock_reporter is not None:
+                            deadlock_reported = True
+                            deadlock_reporter(True)
+                else:
+                    end_reason, end_code = "deadlock", deadlock_reporter(False)
+                    begin_ending(ts)
+                    continue
+        elif unlikely(not list_empty(&postponed) and list_empty(&ready) and list_empty(&slicers) and not n_posts):
+            nap(ts)
+        if unlikely(loop_now >= trim_at):
+            trim_at = loop_now + trim_every
+            coro_slots_trim()
+        n_polls += 1
+        if unlikely(profiler != NULL and wait != 0):
+            profiler(PROFILE_WAIT_BEGINS, NULL, 0)
+        if likely(poll_hook is None):
+            the_poller.poll(wait)
+        else:
+            poll_hook(wait)
+        if unlikely(profiler != NULL and wait != 0):
+            profiler(PROFILE_WAIT_ENDS, NULL, 0)
+
+
 def _loop(double longest, thread=None):
     """Run the loop until no counted thread is left or an exit was asked for.
 
     ``longest`` is the most seconds that one poll may wait; ``thread`` is run()'s main thread, whose end ends the loop.
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
-    global loop_ts, loop_os_thread, loop_now, ending, exit_wanted, running, posts_state, the_poller, any_ran
-    global drain_budget
-    global latency_limit, main_thread, deadlock_reported, n_passes, n_polls, exit_grace, trim_at, trim_every, main_told
-    global n_posts, slice_start
+    global loop_ts, loop_os_thread, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
+    global latency_limit, main_thread, deadlock_reported, exit_grace, trim_at, trim_every, main_told
+    global end_reason, end_code, n_io, n_offloaded
     cdef PyThreadState *ts = PyThreadState_Get()
     cdef int64_t longest_ns = CORO_TICKS_FOREVER if longest > 4e9 else <int64_t>(longest * 1e9)
-    cdef int64_t wait
     cdef coro main = thread
-    cdef object reason = "done", code = 0
     if loop_ts != NULL:
         if ts != loop_ts:
             check_os_thread()
@@ -2167,84 +2386,23 @@ def _loop(double longest, thread=None):
     ending = NOT_ENDING
     posts_state = 1
     deadlock_reported = False
+    n_io = n_offloaded = 0      # threads that the last loop had to give up never left their waits
     if not exit_wanted:
         exit_grace = DEFAULT_GRACE
     main_thread = <PyObject *>main if main is not None else NULL
     main_told = False
+    end_reason, end_code = "done", 0
     try:
-        poller()
         while True:
-            n_passes += 1
-            loop_now = slice_start = coro_now(ticker)
-            if unlikely(coro_clock_due(ticker, loop_now)):
-                tend(loop_now)
-                slice_start = coro_now(ticker)
-            if timers.count and timers.entries[0].when <= loop_now:
-                fire_timers(loop_now)
-                slice_start = coro_now(ticker)      # what timers did is not the time of the first thread
-            release_slicers()
-            if unlikely(n_posts != 0):
-                take_posts()
-                slice_start = coro_now(ticker)
-            if unlikely(main_drops and ending == NOT_ENDING):
-                spawn_internal(_empty_drops, (), True)
-            if drain(ts) and timers.count:
-                fire_timers(coro_now(ticker))
-            if unlikely(main_thread != NULL and (<coro>main_thread).flags & DEAD and not exit_wanted
-                        and reason == "done"):
-                reason = "main"
-                begin_ending(ts)
-            if unlikely(exit_wanted):
-                exit_wanted = False
-                if reason == "done" or reason == "main":
-                    reason, code = "exit", wanted_code
-                if ending == NOT_ENDING:
-                    begin_ending(ts)
-                else:
-                    exit_deadline_from_now()
-            if unlikely(ending != NOT_ENDING):
-                if coro_registry_count == 0:
-                    break
-                if ending == GRACE and (coro_now(ticker) >= exit_deadline
-                                        or (not anything_to_run() and n_awaited() == 0)):
-                    force_ending()
-                elif ending == FORCED and list_empty(&batch) and list_empty(&ready):
-                    give_up(ts)
-                    break
-                if ending == FORCED:
-                    continue
-            elif unlikely(n_counted == 0 and n_posts == 0):
-                # Daemon threads are ended in order, too.
-                begin_ending(ts)
-                continue
-            wait = poll_timeout(longest_ns)
-            if unlikely(idle_hook is not None and wait != 0):
-                wait = ask_idle_hook(wait)
-            if wait != 0:
-                if unlikely(ending == NOT_ENDING and deadlocked()):
-                    if deadlock_waits or others_may_post():
-                        if not deadlock_waits:
-                            # The last of the other OS threads may end without a word: look again soon.
-                            wait = min(wait, DEADLOCK_LOOK_NS)
-                            if not deadlock_reported and deadlock_reporter is not None:
-                                deadlock_reported = True
-                                deadlock_reporter(True)
-                    else:
-                        reason, code = "deadlock", deadlock_reporter(False)
-                        begin_ending(ts)
-                        continue
-            if unlikely(loop_now >= trim_at):
-                trim_at = loop_now + trim_every
-                coro_slots_trim()
-            n_polls += 1
-            if unlikely(profiler != NULL and wait != 0):
-                profiler(PROFILE_WAIT_BEGINS, NULL, 0)
-            if likely(poll_hook is None):
-                the_poller.poll(wait)
-            else:
-                poll_hook(wait)
-            if unlikely(profiler != NULL and wait != 0):
-                profiler(PROFILE_WAIT_ENDS, NULL, 0)
+            try:
+                poller()
+                if end_reason != "done" and ending == NOT_ENDING:
+                    begin_ending(ts)    # there was no memory for it
+                run_passes(ts, longest_ns)
+                break
+            except MemoryError:
+                nap(ts)
+                check_signals()
     finally:
         coro_enter_main(ts)
         running = NULL
@@ -2254,19 +2412,21 @@ def _loop(double longest, thread=None):
         finally:
             coro_watchdog_leave()
             coro_guard_leave()
-            loop_ts = NULL
-            loop_os_thread = NULL
-            main_thread = NULL
-            posts_state = 2
-            posts.clear()
-            n_posts = 0
-            exit_wanted = False
-            ending = NOT_ENDING
-            p = the_poller
-            the_poller = None
-            if p is not None:
-                p.shut()
+            try:
+                take_last_posts()
+            finally:
+                loop_ts = NULL
+                loop_os_thread = NULL
+                main_thread = NULL
+                exit_wanted = False
+                ending = NOT_ENDING
+                p = the_poller
+                the_poller = None
+                if p is not None:
+                    p.shut()
     main_drops.clear()
+    reason, code = end_reason, end_code
+    end_code = 0
     return reason, code
 
 
@@ -2367,7 +2527,7 @@ def _idle_facts():
         when = exit_deadline
     if timers.count or ending == GRACE:
         following = coro_to_ns_up(ticker, max(when - coro_now(ticker), 0))
-    return (following, n_io_counted + (0 if the_poller is None else the_poller.handlers_registered()), n_offloaded,
+    return (following, n_io + (0 if the_poller is None else the_poller.handlers_registered()), n_offloaded,
             count, n_switches, ending != NOT_ENDING)
 
 
@@ -2391,10 +2551,13 @@ cdef int finish_now(PyThreadState *ts) except -1:
     period."""
     global slice_start
     force_ending()
-    while not (list_empty(&batch) and list_empty(&ready)):
+    while True:
         slice_start = coro_now(ticker)
-        drain(ts)
-    give_up(ts)
+        if not drain(ts):
+            if hopeless():
+                break
+            list_splice(&ready, &postponed)
+    give_up()
     return 0
 
 
@@ -2464,6 +2627,11 @@ def coro_is_running():
     return loop_ts != NULL
 
 
+def _check_os_thread():
+    """WrongThreadError while a loop runs in another OS thread than the caller's."""
+    check_os_thread()
+
+
 def _in_loop_os_thread():
     return loop_ts != NULL and PyThreadState_Get() == loop_ts
 
@@ -2498,15 +2666,17 @@ def post(function, /, *args):
     global n_posts
     if not callable(function):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
-    if posts_state == 2 or ending != NOT_ENDING:
-        raise LoopError("the event loop has ended or is ending: nothing would run what is posted now")
-    if n_posts >= most_posts:
-        raise LoopError(f"{most_posts} posted calls wait already; the loop does not keep up with whoever posts them")
     context = None
     if coro_context_of(PyThreadState_Get()) != NULL:
         context = <object>PyContext_CopyCurrent()
         Py_DECREF(context)
-    posts.append((1, function, args, context))
+    entry = (1, function, args, context)
+    # Nothing below gives up the GIL: the loop cannot end between the question and the answer.
+    if posts_state == 2 or ending != NOT_ENDING:
+        raise LoopError("the event loop has ended or is ending: nothing would run what is posted now")
+    if n_posts >= most_posts:
+        raise LoopError(f"{most_posts} posted calls wait already; the loop does not keep up with whoever posts them")
+    posts.append(entry)
     n_posts += 1
     cdef Poller p = the_poller
     if p is not None:
@@ -2517,9 +2687,10 @@ def _post_internal(function, /, *args):
     """From any OS thread: have main call ``function(*args)``, which must be ours, short, and never block. False when
     no loop runs."""
     global n_posts
+    entry = (0, function, args, None)
     if posts_state != 1:
         return False
-    posts.append((0, function, args, None))
+    posts.append(entry)
     n_posts += 1
     cdef Poller p = the_poller
     if p is not None:
@@ -2540,18 +2711,19 @@ def _running_thread():
     return running_thread()
 
 
-def _suspend(what, kind=WAIT_OBJECT):
-    return suspend(running_thread(), kind, what)
+def _suspend(what):
+    return suspend(running_thread(), WAIT_OBJECT, what)
 
 
-def _count_io(int delta):
-    count_io(delta)
+def _suspend_outside(what):
+    """The same until something comes from outside the loop, though from no descriptor that the poller knows: while
+    somebody waits like this there is no deadlock."""
+    return suspend_outside(running_thread(), WAIT_OBJECT, what, False)
 
 
-def _count_offloaded(int delta):
-    """A job for a worker OS thread was begun (+1) or has ended (-1): while one is under way there is no deadlock."""
-    global n_offloaded
-    n_offloaded += delta
+def _suspend_offloaded(what):
+    """The same for what a worker OS thread does."""
+    return suspend_outside(running_thread(), WAIT_OFFLOAD, what, True)
 
 
 def _count_own_os_threads(int delta):
@@ -2603,8 +2775,8 @@ def _after_fork_in_child():
     When the loop's own OS thread forked, the loop goes on with that thread, which takes the place of run()'s main
     thread; otherwise there is no loop, but may be started. Without a loop nothing ran that could be lost: threads
     that were spawned for a loop to come are there in both processes."""
-    global loop_ts, loop_os_thread, main_thread, running, posts_state, the_poller, ending, exit_wanted, n_io_counted
-    global n_posts
+    global loop_ts, loop_os_thread, main_thread, running, posts_state, the_poller, ending, exit_wanted, n_io
+    global n_posts, n_offloaded
     global n_switches, n_spawned, n_passes, n_polls, n_timers_fired, n_bounded, successor, slots_ready, refused
     global deadlock_reported, main_told, forker, child_unclean
     forker = NULL
@@ -2619,7 +2791,7 @@ def _after_fork_in_child():
         return False
     posts.clear()
     n_posts = 0
-    n_io_counted = 0
+    n_io = n_offloaded = 0      # of all threads only the running one goes on, which does not wait
     deadlock_reported = False
     successor = None
     if PyThreadState_Get() != loop_ts:
@@ -2648,13 +2820,11 @@ def _after_fork_in_child():
     return True
 
 
-cdef int lose(coro t) except -1:
+cdef int lose(coro t) noexcept:
     """Mark a thread that did not come along in a fork. Its frames are never unwound and its references never released;
     the registry's joins those."""
     global n_objects
-    t.flags |= DEAD | THREAD_LOST
-    t.attention = 0
-    unregister(t)
+    die(t, LOST)
     n_objects -= 1
     return 0
 
@@ -2664,9 +2834,10 @@ cdef int lose_everybody() except -1:
     list_init(&ready)
     list_init(&batch)
     list_init(&slicers)
+    list_init(&postponed)
     coro_timers_clear(&timers)
     for t in _all_threads():
-        t.flags &= ~<uint32_t>(SCHEDULED | IN_SLICE | DELIVER)
+        t.flags &= ~<uint32_t>(SCHEDULED | IN_SLICE | DELIVER)      # the lists are no more
         lose(t)
     return 0
 
@@ -2679,9 +2850,6 @@ cdef int lose_all_but_running() except -1:
     for t in _all_threads():
         if <PyObject *>t == running:
             continue
-        if t.flags & (SCHEDULED | IN_SLICE):
-            list_unlink(&t.link)
-            t.flags &= ~<uint32_t>(SCHEDULED | IN_SLICE | DELIVER)
         lose(t)
         coro_slots_leave(&t.stack, 1)
     for i in range(timers.count):

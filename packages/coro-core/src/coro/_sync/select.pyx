@@ -36,8 +36,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from coro._runtime.abi cimport require_abi
 from coro._poll.descriptors cimport (FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, fd_poller,
                                      fd_state, filter_of, slot_of)
-from coro._runtime.scheduler cimport (WAIT_SELECT, add_joiner, cancel_alarm, coro, count_io, deadline_after, is_daemon,
-                                      is_past, remove_joiner, running_thread, set_alarm, suspend, whoever)
+from coro._runtime.scheduler cimport (WAIT_SELECT, add_joiner, cancel_alarm, coro, deadline_after, is_past,
+                                      remove_joiner, running_thread, set_alarm, suspend, suspend_outside, whoever)
 from coro._net.sock cimport _descriptor, _receiver
 from coro._sync.waiters cimport (ACQUIRE, GET, JOIN, LOCK, NOT_NOW, PUT, QUEUED, READ, SKIPPED, WAIT, WRITE, Primitive,
                                  choice, choices, join_line, leave_line, new_ticket, units_of, waiter)
@@ -326,7 +326,6 @@ cdef class Selection:
         """Stand everywhere until one of the cases happens; None when that tick comes first."""
         cdef case c
         cdef waiter *w
-        cdef bint counted = self.n_fds > 0 and not is_daemon(me)
         self.me = me
         for c in self.cases:
             self.prepare(c)
@@ -343,13 +342,10 @@ cdef class Selection:
                     if limited and is_past(when):
                         return None
                     me.ident = 1 if self.n_fds else 0
-                    if counted:
-                        count_io(1)
-                    try:
+                    if self.n_fds:
+                        suspend_outside(me, WAIT_SELECT, self.cases, False)
+                    else:
                         suspend(me, WAIT_SELECT, self.cases)
-                    finally:
-                        if counted:
-                            count_io(-1)
                 if self.all.granted != NULL:
                     w = &self.all.granted.w
                     c = self.case_of(self.all.granted)

@@ -24,6 +24,7 @@ from typing import Any
 
 import coro
 from coro import oserrors
+from coro._runtime import scheduler
 from coro.backdoor._session import ClientClass, backdoor
 
 __all__ = ["MAX_SESSIONS", "Server", "default_path", "listen_tcp", "listen_unix", "serve", "start"]
@@ -235,6 +236,7 @@ class Server:
 
     def run(self) -> None:
         """Accept sessions until ``close``."""
+        scheduler._set_helper(True)  # a door that nobody comes through wakes nobody: no standstill is hidden by it
         try:
             while self.is_open:
                 try:
@@ -244,6 +246,7 @@ class Server:
                 self._admit(sock, address)
                 del sock, address
         finally:
+            scheduler._set_helper(False)
             self.close()
 
     def close(self) -> None:

@@ -45,8 +45,8 @@ from libc.string cimport memset
 from coro._runtime.abi cimport require_abi
 from coro._poll.descriptors cimport (FD_EXCEPT_READY, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_lookup, fd_poller,
                                      fd_state)
-from coro._runtime.scheduler cimport (WAIT_OBJECT, WAIT_SLEEP, TimerTarget, coro, count_io, is_daemon, running_thread,
-                                      slice as give_way, suspend, timer_add, timer_cancel, wake)
+from coro._runtime.scheduler cimport (WAIT_OBJECT, WAIT_SLEEP, TimerTarget, coro, count_io, running_thread,
+                                      slice as give_way, suspend, suspend_outside, timer_add, timer_cancel, wake)
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
 import _thread
@@ -328,11 +328,15 @@ cdef inline void main_goes_on() noexcept:
     count_io(-1)
 
 
-cdef int suspend_once(coro me, int kind, object what) except -1:
-    """Suspend once; runs signal handlers when that is why the thread was woken."""
+cdef int suspend_once(coro me, int kind, object what, bint os_thread=False) except -1:
+    """Suspend once; runs signal handlers when that is why the thread was woken. `os_thread`: one of the program's OS
+    threads may wake it."""
     cdef bint is_main = main_blocks(me)
     try:
-        suspend(me, kind, what)
+        if os_thread:
+            suspend_outside(me, kind, what, True)
+        else:
+            suspend(me, kind, what)
     finally:
         if is_main:
             main_goes_on()
@@ -439,13 +443,11 @@ cdef class Guard:
         # Where OS threads of the program's run, one of them may come and release the lock: no deadlock.
         cdef bint foreign = self.by_os_thread or count_os_threads() > offload._pool.counted
         self.line.append(w)
-        if foreign:
-            scheduler._count_offloaded(1)
         try:
             if seconds >= 0:
                 limit = limit_of(me, seconds)
             while not w.granted:
-                suspend_once(me, WAIT_OBJECT, self)
+                suspend_once(me, WAIT_OBJECT, self, foreign)
                 if not w.granted and limit is not None and limit.over:
                     return False
             self.by_os_thread = False
@@ -458,8 +460,6 @@ cdef class Guard:
             w.waiting = False
             if not w.granted:
                 self.leave(w)
-            if foreign:
-                scheduler._count_offloaded(-1)
             if limit is not None:
                 timer_cancel(limit)
                 limit.thread = None
@@ -769,14 +769,11 @@ def wait_fd(int fd, bint writing, timeout=None, bint urgent=False):
     cdef fd_state *s
     cdef Limit limit = None
     cdef bint is_main
-    cdef bint is_uncounted = is_daemon(me)  # whose waiting does count here: the main thread may depend on it
     cdef int outcome
     if timeout is not None:
         if timeout <= 0:
             return coro_poll_one(fd, POLLPRI if urgent else POLLOUT if writing else POLLIN) != 0
         limit = limit_of(me, timeout)
-    if is_uncounted:
-        count_io(1)
     try:
         s = poller.state_of(fd)
         while True:
@@ -797,8 +794,6 @@ def wait_fd(int fd, bint writing, timeout=None, bint urgent=False):
     except SimultaneousError:
         pass
     finally:
-        if is_uncounted:
-            count_io(-1)
         if limit is not None:
             timer_cancel(limit)
             limit.thread = None

@@ -211,8 +211,6 @@ class _Pump:
 
     def start(self) -> None:
         self.thread = scheduler.spawn(self.run, thread_name=f"watcher of {self.source.given!r}", daemon=True)
-        # A daemon: no loop goes on for it. Yet while it waits there is no deadlock, since other processes write files.
-        scheduler._count_io(+1)
         _pumps.add(self)
 
     def run(self) -> None:
@@ -237,7 +235,6 @@ class _Pump:
         if not self.over:
             self.over = True
             _pumps.discard(self)
-            scheduler._count_io(-1)
             self.source.end()
             self.events.close()
 

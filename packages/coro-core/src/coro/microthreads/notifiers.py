@@ -69,11 +69,7 @@ class Notifier(abc.ABC):
         Raises YieldFromMain outside threads, and whatever interrupts the thread. While threads wait here the loop does
         not take them for deadlocked.
         """
-        scheduler._count_io(1)
-        try:
-            return scheduler._suspend(self)
-        finally:
-            scheduler._count_io(-1)
+        return scheduler._suspend_outside(self)
 
     @staticmethod
     def wake(thread: scheduler.coro, value: Any = None) -> bool:
@@ -92,18 +88,22 @@ def add_notifier(notifier: Notifier) -> None:
     Raises TypeError for something that is no Notifier, ValueError for one that is in use already, WrongThreadError in
     another OS thread than the loop's.
     """
+    scheduler._check_os_thread()
     if not isinstance(notifier, Notifier):
         raise TypeError(f"expected a Notifier, not {type(notifier).__name__}: {notifier!r}")
     if notifier in _notifiers:
         raise ValueError("this notifier is in use already")
-    scheduler.current()  # refuse other OS threads
     _notifiers.append(notifier)
     _notifiers.sort(key=lambda n: -n.priority)
     scheduler._set_poll_hook(_poll)
 
 
 def remove_notifier(notifier: Notifier) -> None:
-    """Have the loop watch this source no longer. Raises ValueError when it is not in use."""
+    """Have the loop watch this source no longer.
+
+    Raises ValueError when it is not in use, WrongThreadError in another OS thread than the loop's.
+    """
+    scheduler._check_os_thread()
     if notifier not in _notifiers:
         raise ValueError("this notifier is not in use")
     _notifiers.remove(notifier)
