@@ -188,6 +188,11 @@ def __getattr__(name: str) -> _Any:
         return getattr(_ticks, name)
     if name in _CLASSIC_MODULES:
         return _import_module(f"coro.{name}")
+    if name == "tsc_time":
+        try:
+            return _import_module("coro.clocks.tsc_time")
+        except ModuleNotFoundError as e:
+            raise AttributeError("coro.tsc_time is a module of the distribution coro-clocks; install that") from e
     if name == "__versions__":
         return _classic.versions()
     if name == "now_usec":

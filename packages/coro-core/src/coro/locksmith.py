@@ -24,6 +24,7 @@ from typing import Any
 from coro._runtime import scheduler
 from coro._sync.conditions import condition_variable
 from coro._sync.locks import mutex
+from coro._sync.records import LockSmithStatistics
 from coro.exceptions import DeadlockError
 
 __all__ = ["LockSmith", "MutexLockSmith", "find_cycle", "holders_of"]
@@ -89,10 +90,16 @@ class LockSmith:
 
     def __init__(self) -> None:
         self._manager: Any = None
+        self._contended = 0
+        self._deadlocks = 0
 
     def waiting_threads(self) -> Iterable[Any]:
         """The threads that wait for one of this smith's locks."""
         return ()
+
+    def statistics(self) -> LockSmithStatistics:
+        """Figures for debugging. What the base class does not know is 0 or None."""
+        return LockSmithStatistics(0, 0, len(list(self.waiting_threads())), None, self._contended, self._deadlocks)
 
     def start_manager_thread(self) -> None:
         """Start the (daemon) thread that looks for deadlocks; does nothing if it runs."""
@@ -123,6 +130,7 @@ class LockSmith:
             victim = random.choice([t for t in circle if t in ours])
             broken.add(victim)
             victim.raise_exception(_error(circle))
+        self._deadlocks += len(broken)
         return len(broken)
 
 
@@ -241,6 +249,12 @@ class MutexLockSmith(LockSmith):
         found.extend(self._someone_let_go.waiting)
         return found
 
+    def statistics(self) -> LockSmithStatistics:
+        """Figures for debugging, see LockSmithStatistics."""
+        return super().statistics()._replace(
+            names=len(self._locks), holders=len(self._held), global_owner=self._global.owner
+        )
+
     def __len__(self) -> int:
         return len(self._locks)
 
@@ -251,8 +265,10 @@ class MutexLockSmith(LockSmith):
     # -- inside
 
     def _look(self, me: Any, what: Any) -> None:
+        self._contended += 1
         circle = find_cycle(me, what)
         if circle is not None:
+            self._deadlocks += 1
             raise _error(circle)
 
     def _gate_shut(self, me: Any) -> bool:

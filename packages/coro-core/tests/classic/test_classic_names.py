@@ -203,3 +203,35 @@ def test_a_thread_that_updates_the_time_relation():
     assert coro.tick_update_interval == ticks.tick_update_interval == 3600
     with pytest.raises(coro.YieldFromMain):
         coro.tick_updater()
+
+
+def test_whether_an_event_loop_runs_is_told_as_a_truth_value_and_by_a_call():
+    assert not coro.event_loop_is_running and coro.event_loop_is_running() is False
+    running = coro.event_loop_is_running
+
+    def look():
+        return bool(coro.event_loop_is_running), coro.event_loop_is_running(), bool(running)
+
+    assert coro.run(look) == (True, True, True)
+    assert not running and repr(running) == "<coro.event_loop_is_running: False>"
+
+
+def test_tsc_time_is_there_with_coro_clocks():
+    """Or its absence says where it comes from; importing coro does not import it."""
+    try:
+        from coro.clocks import tsc_time
+    except ModuleNotFoundError:
+        with pytest.raises(AttributeError, match="coro-clocks"):
+            coro.tsc_time  # noqa: B018
+        return
+    assert coro.tsc_time is tsc_time
+    assert ok("import coro, sys; print('coro.clocks' in sys.modules)") == ["False"]
+
+
+def test_what_belongs_to_prefork_is_found_at_the_function():
+    from coro.prefork import __all__ as names
+
+    module = sys.modules["coro.prefork"]
+    assert coro.prefork is module.prefork
+    for name in set(names) - {"prefork"}:
+        assert getattr(coro.prefork, name) is getattr(module, name)

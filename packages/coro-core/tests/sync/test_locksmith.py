@@ -189,3 +189,36 @@ def test_holders():
     t.join()
     assert holders_of(t) == ()
     assert list(LockSmith().waiting_threads()) == []
+
+
+@in_loop
+def test_statistics():
+    smith = MutexLockSmith()
+    assert smith.statistics() == (0, 0, 0, None, 0, 0)
+    assert LockSmith().statistics() == (0, 0, 0, None, 0, 0)
+    smith.lock("a")
+    t = coro.spawn(smith.lock, "a")
+    settle()
+    stats = smith.statistics()
+    assert (stats.names, stats.holders, stats.waiting, stats.contended) == (1, 1, 1, 1)
+    smith.unlock("a")
+    t.join()
+    smith = MutexLockSmith()
+    smith.lock_global()
+    assert smith.statistics().global_owner is coro.current()
+    smith.unlock_global()
+
+    def crosswise(first, second):
+        smith.lock(first)
+        coro.yield_slice()
+        try:
+            smith.lock(second)
+        except coro.DeadlockError:
+            smith.unlock(first)
+        else:
+            smith.unlock(second)
+            smith.unlock(first)
+
+    for t in [coro.spawn(crosswise, "a", "b"), coro.spawn(crosswise, "b", "a")]:
+        t.join()
+    assert smith.statistics().deadlocks == 1 and smith.statistics().names == 0

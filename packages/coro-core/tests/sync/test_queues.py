@@ -357,3 +357,44 @@ def test_channel_without_a_loop():
         channel(-1)
     with pytest.raises(TypeError):
         channel(None)
+
+
+# ------------------------------------------------------------------------------------------------- fifo.cv
+
+
+@in_loop
+def test_the_line_of_a_fifo_shows_and_interrupts_those_who_wait():
+    f, log = fifo(), []
+    assert len(f.cv) == 0 and f.cv.waiting == ()
+    ts = [start(log, n, f.pop) for n in range(2)]
+    settle()
+    assert len(f.cv) == 2 and f.cv.waiting == f.cv._waiting == tuple(ts)
+    assert repr(f.cv) == f"<2 waiting for a value of {f!r}>"
+    with pytest.raises(TypeError, match="exception class or instance"):
+        f.cv.raise_all("x")
+    f.cv.raise_all(Stop)
+    assert len(f.cv) == 0
+    settle()
+    assert log == [(0, Stop), (1, Stop)]
+    f.push("value")
+    assert f.pop() == "value"
+
+
+@in_loop
+def test_waiting_in_the_line_of_a_fifo_takes_no_value():
+    f, log = fifo(), []
+
+    def look():
+        f.cv.wait()
+        log.append(list(f))
+
+    looks = coro.spawn(look)
+    takes = coro.spawn(f.pop)  # behind it in the line
+    settle()
+    f.push("value")
+    looks.join()
+    takes.join()
+    assert log == [["value"]] and takes.result == "value"
+    f.push("next")
+    f.cv.wait()  # there is one
+    assert f.pop() == "next"

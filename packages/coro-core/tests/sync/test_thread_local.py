@@ -213,3 +213,20 @@ def test_a_new_local_never_sees_old_values():
         local = ThreadLocal()
         assert not hasattr(local, "x")
         local.x = n
+
+
+@in_loop
+def test_statistics():
+    local = ThreadLocal()
+    local.x = local.y = 1
+
+    def other():
+        local.z = 1
+        coro._yield()
+
+    t = coro.spawn(other)
+    settle()
+    assert local.statistics() == (2, 3) and local.statistics().values == 3
+    t.schedule()
+    t.join()
+    assert local.statistics() == (1, 2)

@@ -36,9 +36,24 @@ def set_print_exit_string(val: bool) -> None:
     _print_exit_string = bool(val)
 
 
-def event_loop_is_running() -> bool:
-    """Is a loop running that was started with ``event_loop`` or ``run``?"""
-    return _event_loop_runs
+class _EventLoopIsRunning:
+    """Is a loop running that was started with ``event_loop`` or ``run``? As a truth value,
+    ``if coro.event_loop_is_running:``, and when it is called."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return _event_loop_runs
+
+    def __call__(self) -> bool:
+        """True or False."""
+        return _event_loop_runs
+
+    def __repr__(self) -> str:
+        return f"<coro.event_loop_is_running: {_event_loop_runs}>"
+
+
+event_loop_is_running = _EventLoopIsRunning()
 
 
 class _Signals:

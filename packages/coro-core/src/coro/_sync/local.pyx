@@ -28,6 +28,7 @@ import threading
 import weakref
 
 from coro._runtime import scheduler
+from coro._sync.records import LocalStatistics
 from coro.exceptions import WrongThreadError
 
 require_abi()
@@ -148,6 +149,10 @@ cdef class ThreadLocal:
             raise AttributeError("the __dict__ of a ThreadLocal cannot be deleted; delete attributes instead")
         self.show()
         delete_attribute(self, name, NULL)
+
+    def statistics(self):
+        """A LocalStatistics(threads, values)."""
+        return LocalStatistics(len(self.table), sum(map(len, self.table.values())))
 
     def __repr__(self):
         return f"<{type(self).__name__} at {<size_t><void *>self:#x}>"

@@ -24,6 +24,7 @@ cdef class rw_lock(Primitive):
     cdef dict readers
     cdef uint64_t contended
     cdef bint may_read_now(self, object me) except -1
+    cdef int look_for_the_dead(self) except -1
 
 
 cdef class semaphore(Counted):

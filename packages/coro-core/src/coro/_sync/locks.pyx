@@ -318,7 +318,7 @@ cdef class rw_lock(Primitive):
             del self.readers[<object>w.thread]
         return 0
 
-    def look_for_the_dead(self):
+    cdef int look_for_the_dead(self) except -1:
         """Before waiting: warn of a holder that is dead, or take the lock from it if it died in a fork."""
         if is_dead(self.owner):
             taken = died_by_fork(self.owner)
@@ -333,6 +333,7 @@ cdef class rw_lock(Primitive):
             if taken:
                 for t in dead:
                     self.readers.pop(t, None)
+        return 0
 
     def read(self):
         """A context manager that holds the lock for reading."""

@@ -27,6 +27,7 @@ from coro._runtime.scheduler cimport running_thread, whoever
 from coro._sync.waiters cimport (GET, NOT_NOW, Primitive, drop_doomed, new_ticket, stand_in_line, take, take_any,
                                  take_first, threads_of, units_of, wait_line, waiter, waiting_in)
 
+from coro._runtime import scheduler
 from coro._sync.records import BufferStatistics, ChannelClosed
 
 
@@ -235,6 +236,45 @@ cdef object nothing_left(Buffer what):
     return ChannelClosed("the channel is closed and has no value left", what)
 
 
+@cython.final
+cdef class values_line:
+    """``fifo.cv``: the line of those who wait for a value, for programs that look at them, interrupt them, or wait
+    without taking."""
+
+    cdef fifo queue
+
+    def wait(self):
+        """Wait until there is a value, which stays inside; somebody else may take it before the caller does."""
+        self.queue.await_item()
+        self.queue.advance()
+
+    def raise_all(self, exc):
+        """Interrupt everybody who waits for a value now with ``exc`` (class or instance). TypeError when it is not an
+        exception."""
+        whoever()
+        if not isinstance(exc, BaseException) and not (isinstance(exc, type) and issubclass(exc, BaseException)):
+            raise TypeError(f"expected an exception class or instance to raise, not {exc!r}")
+        for thread in dict.fromkeys(self.waiting):
+            if not thread.dead and thread is not scheduler.current():
+                thread.raise_exception(exc)
+        drop_doomed(&self.queue.takers)
+
+    @property
+    def waiting(self):
+        """The threads that wait for a value, first come first."""
+        return threads_of(&self.queue.takers)
+
+    @property
+    def _waiting(self):
+        return self.waiting
+
+    def __len__(self):
+        return waiting_in(&self.queue.takers)
+
+    def __repr__(self):
+        return f"<{len(self)} waiting for a value of {self.queue!r}>"
+
+
 cdef class fifo(Buffer):
     """A queue: push() at one end, pop() at the other, which waits while there is nothing.
 
@@ -253,6 +293,14 @@ cdef class fifo(Buffer):
     def maxsize(self):
         """How many values fit, or None."""
         return None if self.capacity < 0 else self.capacity
+
+    @property
+    def cv(self):
+        """The line of those who wait for a value: ``len(f.cv)``, ``f.cv.raise_all(exc)``. ``f.cv.wait()`` waits until
+        there is a value, without taking it."""
+        cdef values_line line = values_line.__new__(values_line)
+        line.queue = self
+        return line
 
     def push(self, item):
         """Append a value. Waits only if there is a maximum and it is reached (YieldFromMain then in main)."""

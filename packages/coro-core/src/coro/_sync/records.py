@@ -14,6 +14,8 @@ __all__ = [
     "ChannelClosed",
     "ConditionStatistics",
     "EventStatistics",
+    "LocalStatistics",
+    "LockSmithStatistics",
     "MutexStatistics",
     "RWLockStatistics",
     "SemaphoreStatistics",
@@ -104,3 +106,29 @@ class BufferStatistics(NamedTuple):
     #: Values put in so far.
     total: int
     closed: bool
+
+
+class LocalStatistics(NamedTuple):
+    """State of a ThreadLocal, as far as threads of the loop are concerned."""
+
+    #: Threads that have values.
+    threads: int
+    #: Values of all of them together.
+    values: int
+
+
+class LockSmithStatistics(NamedTuple):
+    """State of a manager of named locks."""
+
+    #: Names that are held or wanted.
+    names: int
+    #: Threads that hold a name.
+    holders: int
+    #: Threads that wait for a name or for the global lock.
+    waiting: int
+    #: The thread that has the global lock, or None.
+    global_owner: Any
+    #: How many times a thread had to wait so far.
+    contended: int
+    #: How many circles of waiting threads were found so far, refused ones included.
+    deadlocks: int
