@@ -9,9 +9,9 @@ batch is empty the two change places. A thread that cannot run for lack of memor
 of the loop. A thread is in at most one list, once, and leaves it in O(1).
 
 A pass of the loop: timers that are due; the threads that were postponed; the threads that called yield_slice() before
-the last poll; functions posted by other OS threads; then the run queue until it is empty or 10 ms have gone by; then the
-poller, without waiting if anything is left to run. A pass that ends for lack of memory is begun anew: each step leaves
-what it has not done to the next.
+the last poll; functions posted by other OS threads; then the run queue until it is empty or 10 ms have gone by; then
+the poller, without waiting if anything is left to run. A pass that ends for lack of memory is begun anew: each step
+leaves what it has not done to the next.
 
 Interruptions. What interrupts a thread is noted on the thread (`attention`), one kind apart from the other: shutdown,
 exceptions sent by users (a queue), timeouts that expired (a list). A thread that is suspended and not scheduled is then
@@ -1820,8 +1820,8 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
 
 
 cdef int forget_outcome(coro me) noexcept:
-    """With three references (the registry's, main's, its own) nobody will ask for the outcome any more, so it goes while
-    a finaliser may block. Meanwhile nobody can come by the thread who might ask after all."""
+    """With three references (the registry's, main's, its own) nobody will ask for the outcome any more, so it goes
+    while a finaliser may block. Meanwhile nobody can come by the thread who might ask after all."""
     global n_forgotten
     me.flags |= FORGOTTEN
     n_forgotten += 1
@@ -2087,8 +2087,8 @@ cdef int take_posts() except -1:
 
 
 cdef int take_last_posts() except -1:
-    """The loop has ended, and no more is taken: do what we posted ourselves. What users had posted to a loop that failed
-    is released when main may."""
+    """The loop has ended, and no more is taken: do what we posted ourselves. What users had posted to a loop that
+    failed is released when main may."""
     global posts_state, n_posts
     posts_state = 2
     n_posts = 0
