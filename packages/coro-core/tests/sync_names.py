@@ -9,7 +9,7 @@ from coro._sync.conditions import barrier, condition_variable, event, inverted_s
 from coro._sync.local import ThreadLocal
 from coro._sync.locks import mutex, rw_lock, semaphore
 from coro._sync.queues import channel, fifo
-from coro._sync.records import ChannelClosed
+from coro.exceptions import ChannelClosed
 
 __all__ = [
     "ChannelClosed",

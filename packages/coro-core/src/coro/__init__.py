@@ -111,12 +111,12 @@ from coro._sync.conditions import barrier, condition_variable, event, inverted_s
 from coro._sync.local import ThreadLocal
 from coro._sync.locks import mutex, rw_lock, semaphore
 from coro._sync.queues import channel, fifo
-from coro._sync.records import ChannelClosed
 from coro._sync.select import case, select
 from coro.emulation import install as install_thread_emulation
 from coro.emulation import uninstall as uninstall_thread_emulation
 from coro.event_queue import event_queue
 from coro.exceptions import (
+    ChannelClosed,
     ClosedError,
     DeadCoroutine,
     DeadlockError,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "ChannelClosed",
     "ClosedError",
     "DeadCoroutine",
     "DeadlockError",
@@ -127,6 +128,11 @@ class SimultaneousError(Exception):
             f"<SimultaneousError: {self.co!r} cannot wait for {self.event!r}, {self.other!r} waits for it already; "
             f"let one thread do the waiting, or use a second descriptor (dup)>"
         )
+
+
+class ChannelClosed(Exception):
+    """A value was put into a closed channel, or asked of a closed channel that has no value left. ``args[0]`` is a
+    sentence, ``args[1]`` the channel."""
 
 
 class ClosedError(Exception):

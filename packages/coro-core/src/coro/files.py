@@ -26,6 +26,7 @@ from typing import Protocol, TypeVar
 
 from coro import oserrors
 from coro._runtime import scheduler
+from coro._runtime.arguments import whole
 from coro.offload import in_thread
 
 __all__ = [
@@ -195,10 +196,7 @@ def _fileno(fd: int | _HasFileno) -> int:
 
 
 def _check(number: int, what: str) -> None:
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"expected the {what} as an int, not {type(number).__name__}: {number!r}")
-    if not 0 <= number <= _MAX_OFFSET:
-        raise ValueError(f"expected a {what} from 0 to 2**63 - 1, not {number}")
+    whole(number, f"the {what}", 0, _MAX_OFFSET)
 
 
 def _read_cached(fd: int, nbytes: int, offset: int) -> tuple[bytes, bool]:
@@ -366,10 +364,7 @@ def pack_blocks_for_write(strings: Iterable[_Buffer], block_size: int) -> list[b
     Takes time proportional to the data, however small or large the pieces. ValueError for a block size below 1,
     TypeError for one that is no int and for pieces that are not bytes-like.
     """
-    if isinstance(block_size, bool) or not isinstance(block_size, int):
-        raise TypeError(f"expected the block size as an int, not {type(block_size).__name__}: {block_size!r}")
-    if block_size < 1:
-        raise ValueError(f"expected a block size of at least 1 byte, not {block_size}")
+    whole(block_size, "the block size in bytes", 1)
     blocks: list[bytes] = []
     pending = bytearray()
     for piece in strings:
@@ -382,9 +377,9 @@ def pack_blocks_for_write(strings: Iterable[_Buffer], block_size: int) -> list[b
                 continue
             blocks.append(bytes(pending))
             pending.clear()
-        whole = start + (len(data) - start) // block_size * block_size
-        blocks += [data[i : i + block_size] for i in range(start, whole, block_size)]
-        pending += memoryview(data)[whole:]
+        end = start + (len(data) - start) // block_size * block_size
+        blocks += [data[i : i + block_size] for i in range(start, end, block_size)]
+        pending += memoryview(data)[end:]
     if pending:
         blocks.append(bytes(pending))
     return blocks

@@ -16,6 +16,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
+from coro._runtime.arguments import whole
+
 __all__ = ["DEFAULT_MINIMUMS", "DEFAULT_SYSCTLS", "check_sysctls", "raise_open_files", "verify"]
 
 _LINUX: bool = sys.platform.startswith("linux")
@@ -96,10 +98,8 @@ def raise_open_files(wanted: int | None = None) -> int:
     wanted: a number of descriptors, None for the hard limit. Returns the soft limit now, which may be less than wanted:
     use ``verify`` where that is an error. Raises ValueError for a number below 1, TypeError for what is no int.
     """
-    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int)):
-        raise TypeError(f"expected a number of descriptors, or None, not {type(wanted).__name__}: {wanted!r}")
-    if wanted is not None and wanted < 1:
-        raise ValueError(f"expected at least 1 descriptor, not {wanted}")
+    if wanted is not None:
+        whole(wanted, "the number of descriptors, or None,", 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     goal = hard if wanted is None or _less(hard, wanted) else wanted
     if _less(soft, goal):

@@ -13,6 +13,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Generic, TypeVar, overload
 
+from coro._runtime.arguments import whole
+
 __all__ = ["lru", "lru_with_pin"]
 
 K = TypeVar("K", bound=Hashable)
@@ -30,11 +32,7 @@ class lru(Generic[K, V]):
     __slots__ = ("_entries", "size")
 
     def __init__(self, size: int) -> None:
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise TypeError(f"expected the number of entries as an int, not {type(size).__name__}: {size!r}")
-        if size < 1:
-            raise ValueError(f"expected room for at least 1 entry, not {size}")
-        self.size = size
+        self.size = whole(size, "the number of entries", 1)
         self._entries: OrderedDict[K, V] = OrderedDict()  # least recent first
 
     @property

@@ -154,7 +154,7 @@ class Server:
         if wrap is not None and not callable(wrap):
             raise TypeError(f"wrap is a function of a connection that returns a stream, not {wrap!r}")
         check_limit(max_connections, "max_connections", "connections that are handled at once")
-        self._wrap_timeout = arguments.seconds("wrap_timeout", wrap_timeout, 0)
+        self._wrap_timeout = arguments.seconds(wrap_timeout, "wrap_timeout")
         self._handler = handler
         self._wrap = wrap
         self._daemon = bool(daemon)
@@ -223,7 +223,7 @@ class Server:
         """
         self._refuse_inside("drain")
         if timeout is not None:
-            timeout = arguments.seconds("the limit", timeout, 0)
+            timeout = arguments.seconds(timeout, "the limit")
         self.stop()
         if timeout is None:
             self._ended.wait()
@@ -470,7 +470,7 @@ def serve(
     if started is not None and not callable(started):
         raise TypeError(f"started is a function of the server, not {started!r}")
     if drain_timeout is not None:
-        drain_timeout = arguments.seconds("drain_timeout", drain_timeout, 0)
+        drain_timeout = arguments.seconds(drain_timeout, "drain_timeout")
     scheduler._running_thread()  # refuse before anything is opened
     server = Server(
         handler,

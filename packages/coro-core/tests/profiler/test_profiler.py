@@ -230,7 +230,7 @@ def test_waiting_is_told_apart():
     waiter_account = charge(p, "waiter")
     assert seconds(waiter_account.aggregate_waited) == 5
     assert seconds(waiter_account.aggregate[0]) == 0
-    assert seconds(charge(p, "coro._sync.conditions:event.wait").waited) == 5
+    assert seconds(charge(p, "coro:event.wait").waited) == 5
     assert seconds(charge(p, "pass_time").aggregate[0]) == 5
 
 
@@ -256,7 +256,7 @@ def test_everything_that_passed_is_charged_to_somebody():
     p = profiled(main)
     assert sum(filled.own[0] for filled in p.charges.values()) == p.elapsed
     assert charge(p, "worker").calls == 40
-    assert charge(p, "coro._runtime.scheduler:yield_slice").calls == sum((n + 2) // 3 for n in range(40))
+    assert charge(p, "coro:yield_slice").calls == sum((n + 2) // 3 for n in range(40))
     assert all(filled.aggregate[0] <= p.elapsed for filled in p.charges.values())
 
 
@@ -457,7 +457,7 @@ def test_what_main_does_between_slices_is_not_charged_to_the_next_thread():
     with virtual_clock():
         p = profiled(main)
     assert seconds(p.elapsed) == seconds(p.charges["<main>"].own[0]) == 5
-    assert seconds(p.charges["coro._runtime.scheduler:yield_slice"].waited) == 5
+    assert seconds(p.charges["coro:yield_slice"].waited) == 5
     assert seconds(charge(p, "main").aggregate[0]) == 0
 
 

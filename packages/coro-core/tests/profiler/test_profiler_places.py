@@ -75,13 +75,13 @@ def test_primitives_are_counted_at_places_without_events():
     p = profiled(ring(turns))
     (member,) = names(p, "member")
     assert p.call_counts[member] == {
-        "coro._runtime.scheduler:_yield": turns * 5 + 5,
-        "coro._runtime.scheduler:coro.schedule": turns * 5,
+        "coro:_yield": turns * 5 + 5,
+        "coro:coro.schedule": turns * 5,
         **({"builtins:range": 5} if sys.version_info >= (3, 12) else {}),
     }
-    assert callers(p, "coro._runtime.scheduler:_yield") == [member]
-    assert p.charges["coro._runtime.scheduler:schedule"].calls == 1
-    assert p.charges["coro._runtime.scheduler:yield_slice"].calls == 1
+    assert callers(p, "coro:_yield") == [member]
+    assert p.charges["coro:schedule"].calls == 1
+    assert p.charges["coro:yield_slice"].calls == 1
     assert sum(filled.own[0] for filled in p.charges.values()) == p.elapsed
     assert all(own >= 0 for filled in p.charges.values() for own in filled.own)
 
@@ -137,7 +137,7 @@ def test_all_kinds_of_calls_are_counted_at_places_without_events():
 def test_a_place_without_events_has_them_for_others(calls_seen):
     turns = MANY // 5
     p = profiled(ring(turns))
-    assert p.charges["coro._runtime.scheduler:_yield"].calls == turns * 5 + 5
+    assert p.charges["coro:_yield"].calls == turns * 5 + 5
     assert len(calls_seen) == turns * 5 + 5
 
 
@@ -160,7 +160,7 @@ def test_a_place_that_calls_other_functions_keeps_its_events():
     (caller,) = names(p, "mixed")
     counts = p.call_counts[caller]
     assert counts["builtins:len"] == order.count(len)
-    assert counts["coro._runtime.scheduler:_yield"] == order.count(coro._yield)
+    assert counts["coro:_yield"] == order.count(coro._yield)
 
 
 def test_a_place_that_called_another_function_once_keeps_its_events():
@@ -264,7 +264,7 @@ def test_a_later_session_has_all_events_of_parked_threads_again():
 
     coro.run(main)
     (name,) = names(p, "caller")
-    assert p.call_counts[name] == {"builtins:len": 3, "coro._runtime.scheduler:_yield": 1}
+    assert p.call_counts[name] == {"builtins:len": 3, "coro:_yield": 1}
 
 
 @pytest.mark.parametrize("bench", [coro.bench, coro.rusage_bench])
@@ -299,7 +299,7 @@ def test_exceptions_out_of_primitives_end_their_calls(bench):
     p = profiled(main, bench=bench)
     (name,) = names(p, "waiter")
     assert len(raised) == 5 * len(range(0, turns, 3))
-    assert p.call_counts[name]["coro._runtime.scheduler:_yield"] == 5 * turns
+    assert p.call_counts[name]["coro:_yield"] == 5 * turns
     assert callers(p, "after") == [name]
     assert charge(p, "after").calls == 5 * turns
 
@@ -325,8 +325,8 @@ def test_time_limits_that_end_primitives():
 
     with virtual_clock():
         p = profiled(main)
-    assert p.charges["coro._sync.conditions:event.wait"].calls == 4
-    assert seconds(p.charges["coro._sync.conditions:event.wait"].waited) == 8
+    assert p.charges["coro:event.wait"].calls == 4
+    assert seconds(p.charges["coro:event.wait"].waited) == 8
     assert callers(p, "after") == names(p, "waiter")
     assert seconds(charge(p, "after").aggregate[0]) == 4
 
@@ -346,9 +346,9 @@ def test_misused_primitives_end_their_calls():
         pass
 
     p = profiled(main)
-    assert p.charges["coro._runtime.scheduler:coro.schedule"].calls == 3
-    assert p.charges["coro._runtime.scheduler:schedule"].calls == 3
-    assert p.charges["coro._runtime.scheduler:yield_slice"].calls == 3
+    assert p.charges["coro:coro.schedule"].calls == 3
+    assert p.charges["coro:schedule"].calls == 3
+    assert p.charges["coro:yield_slice"].calls == 3
     assert callers(p, "after") == names(p, "main")
 
 
@@ -362,9 +362,9 @@ def test_primitives_called_from_c_are_counted():
         assert [pop() for _ in range(10)] == list(range(10))
 
     p = profiled(main)
-    assert callers(p, "coro._sync.queues:fifo.push") == ["builtins:list"]
-    assert callers(p, "coro._sync.queues:fifo.pop") == ["functools:partial"]
-    assert p.charges["coro._sync.queues:fifo.push"].calls == p.charges["coro._sync.queues:fifo.pop"].calls == 10
+    assert callers(p, "coro:fifo.push") == ["builtins:list"]
+    assert callers(p, "coro:fifo.pop") == ["functools:partial"]
+    assert p.charges["coro:fifo.push"].calls == p.charges["coro:fifo.pop"].calls == 10
 
 
 @pytest.mark.parametrize("bench", [coro.bench, coro.rusage_bench])
@@ -400,9 +400,9 @@ def test_sessions_that_begin_and_end_inside_primitives(bench):
 
     coro.run(main)
     first, second = sessions
-    assert first.charges["coro._sync.conditions:event.wait"].calls == 1
+    assert first.charges["coro:event.wait"].calls == 1
     assert not [f for f in first.charges if f.endswith("after")]
-    assert second.charges["coro._sync.conditions:event.wait"].calls == 3
+    assert second.charges["coro:event.wait"].calls == 3
     assert charge(second, "after").calls == 4
     assert sorted(callers(second, "after")) == sorted(names(second, "waiter") + names(second, "main"))
     for p in sessions:
@@ -422,7 +422,7 @@ def test_a_thread_that_ends_inside_a_primitive():
 
     p = profiled(main)
     assert all(t.ended for t in p.profile().threads if t.number > 0)
-    assert p.call_counts[names(p, "stuck")[0]] == {"coro._runtime.scheduler:_yield": 3}
+    assert p.call_counts[names(p, "stuck")[0]] == {"coro:_yield": 3}
 
 
 def test_what_waiting_takes_is_told_apart_at_places_without_events():
@@ -443,7 +443,7 @@ def test_what_waiting_takes_is_told_apart_at_places_without_events():
 
     with virtual_clock():
         p = profiled(main)
-    waited = p.charges["coro._runtime.scheduler:_yield"].waited
+    waited = p.charges["coro:_yield"].waited
     assert waited == pytest.approx(turns * 0.001 * coro.ticks_per_sec, rel=1e-3)
     assert seconds(charge(p, "waiter").aggregate[0]) == 0
 
@@ -462,4 +462,4 @@ def test_nothing_reports_itself_without_a_profiler():
     coro.run(main)
     p = profiled(coro.yield_slice)
     assert calls == [1, 1]
-    assert "coro._sync.queues:fifo.push" not in p.charges
+    assert "coro:fifo.push" not in p.charges

@@ -8,8 +8,8 @@ cdef int scale_relation(int64_t *tick, int64_t *usec) except -1:
     cdef int64_t core_tick, core_usec
     cdef uint64_t number
     if coro_clock_due(core, now):
-        ticks.tend(now)
-    number = ticks.relation(&core_tick, &core_usec)
+        ticks_tend(now)
+    number = ticks_relation(&core_tick, &core_usec)
     if number != taken:
         for _ in range(5):                       # the narrowest: an interrupt may come between
             before = scale_read()
@@ -18,7 +18,7 @@ cdef int scale_relation(int64_t *tick, int64_t *usec) except -1:
             if after - before < width:
                 width = after - before
                 relation_tick = before + width // 2
-                relation_usec = ticks.posix_usec(now)
+                relation_usec = ticks_posix_usec(now)
         taken = number
     tick[0] = relation_tick
     usec[0] = relation_usec

@@ -13,9 +13,9 @@ Cost: a reading is a function call, about 10 ns on macOS.
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
-from coro._clock cimport ticks
-from coro._runtime.abi cimport require_abi
-from coro._clock.ticks cimport coro_clock, coro_clock_due, coro_now
+from coro.capi cimport (
+    coro_clock, coro_clock_due, coro_now, require_abi, ticks_clock, ticks_posix_usec, ticks_relation, ticks_tend,
+)
 
 cdef extern from *:
     """
@@ -41,7 +41,7 @@ cdef extern from *:
 
 require_abi()
 
-cdef coro_clock *core = ticks.clock()
+cdef coro_clock *core = ticks_clock()
 cdef uint64_t taken = 0                          # number of coro-core's relation that ours was taken from
 cdef int64_t relation_tick = 0
 cdef int64_t relation_usec = 0

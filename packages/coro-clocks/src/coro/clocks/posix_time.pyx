@@ -10,13 +10,14 @@ Cost: a reading is a call of clock_gettime(2), about 25 ns where the kernel has 
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from coro._clock cimport ticks
-from coro._runtime.abi cimport require_abi
-from coro._clock.ticks cimport CORO_CLOCK_VIRTUAL, coro_clock, coro_clock_due, coro_now
+from coro.capi cimport (
+    CORO_CLOCK_VIRTUAL, coro_clock, coro_clock_due, coro_now, require_abi, ticks_clock, ticks_posix_usec,
+    ticks_relation, ticks_tend,
+)
 
 require_abi()
 
-cdef coro_clock *core = ticks.clock()
+cdef coro_clock *core = ticks_clock()
 cdef uint64_t taken = 0                          # number of coro-core's relation that ours was taken from
 cdef int64_t relation_tick = 0
 cdef int64_t relation_usec = 0

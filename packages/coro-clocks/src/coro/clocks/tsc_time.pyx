@@ -17,13 +17,11 @@ Cost: a reading from C is one branch and the counter instruction; from Python th
 
 from libc.stdint cimport int64_t, uint64_t
 
-from coro._clock cimport ticks
-from coro._runtime.abi cimport require_abi
-from coro._clock.ticks cimport coro_clock, coro_clock_due, coro_now
+from coro.capi cimport coro_clock, coro_clock_due, coro_now, require_abi, ticks_clock, ticks_relation, ticks_tend
 
 require_abi()
 
-cdef coro_clock *core = ticks.clock()
+cdef coro_clock *core = ticks_clock()
 
 
 cdef int64_t scale_read() except? -1:
@@ -39,8 +37,8 @@ cdef int scale_rate(uint64_t *num, uint64_t *den) except -1:
 cdef int scale_relation(int64_t *tick, int64_t *usec) except -1:
     cdef int64_t now = coro_now(core)
     if coro_clock_due(core, now):
-        ticks.tend(now)
-    ticks.relation(tick, usec)
+        ticks_tend(now)
+    ticks_relation(tick, usec)
     return 0
 
 

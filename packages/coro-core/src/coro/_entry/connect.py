@@ -268,9 +268,7 @@ def _connect(host: Any, port: Any, family: int, source: Any, nodelay: bool, dela
         whole = (host, port)
     if not isinstance(host, str):
         raise TypeError(f"a host is a str (a name or an address), not {type(host).__name__}: {host!r}")
-    if isinstance(port, bool) or not isinstance(port, int):
-        raise TypeError(f"a port is an int from 0 to 65535, not {type(port).__name__}: {port!r}")
-    if not 0 <= port <= 65535:
+    if not 0 <= arguments.whole(port, "the port") <= 65535:
         raise OverflowError(f"a port is an int from 0 to 65535, not {port}")
     families = _families(family, source)
     literal = _family_of(host)
@@ -334,11 +332,11 @@ def connect(
     """
     scheduler._running_thread()  # refuse before anything is made
     source = _source(source_address)
-    delay = arguments.seconds("attempt_delay", attempt_delay, ATTEMPT_DELAY_LEAST)
+    delay = arguments.seconds(attempt_delay, "attempt_delay", ATTEMPT_DELAY_LEAST)
     pending: list[Any] = []
     if timeout is None:
         return _connect(host, port, family, source, nodelay, delay, pending)
-    seconds = arguments.seconds("timeout", timeout, 0)
+    seconds = arguments.seconds(timeout, "timeout")
     limit = scheduler.timeout(seconds)
     try:
         with limit:

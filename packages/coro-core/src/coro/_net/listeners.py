@@ -19,6 +19,7 @@ from typing import Any
 from coro import oserrors
 from coro._net.constants import AF, SO, SOL
 from coro._net.sock import fd_sock, has_ipv6, sock
+from coro._runtime.arguments import whole
 from coro._runtime.scheduler import _in_loop_os_thread, coro_is_running
 from coro.exceptions import ResolverNameError
 from coro.resolver import addresses
@@ -179,10 +180,7 @@ def _host_and_port(address: tuple[Any, ...], backlog: int, reuse_port: bool, nod
     if len(address) < 2 or not (address[0] is None or isinstance(address[0], str)):
         raise TypeError(f"an address to listen on is (host, port), host a str or None, not {address!r}")
     host, port = address[0], address[1]
-    if isinstance(port, bool) or not isinstance(port, int):
-        raise TypeError(f"a port is an int from 0 to 65535, not {type(port).__name__}: {port!r}")
-    if not 0 <= port <= 65535:
-        raise ValueError(f"a port is an int from 0 to 65535, not {port}")
+    whole(port, "the port", 0, 65535)
     options = (backlog, reuse_port, nodelay)
     if host:
         wanted = [(family, (name, *address[1:])) for family, name in _hosts(host)]
@@ -233,10 +231,7 @@ def open_listeners(
     SO_REUSEPORT and TCP_NODELAY (TCP only). Returns a Listener for each socket; there may be several for one name.
     Raises what ``coro.Server`` raises; nothing stays open then.
     """
-    if isinstance(backlog, bool) or not isinstance(backlog, int):
-        raise TypeError(f"the backlog is a number of connections, not {type(backlog).__name__}: {backlog!r}")
-    if not -1 <= backlog <= 0x7FFFFFFF:
-        raise ValueError(f"the backlog is a number of connections, not {backlog}")
+    whole(backlog, "the backlog, a number of connections,", -1, 0x7FFFFFFF)
     if reuse_port and not hasattr(SO, "REUSEPORT"):
         raise ValueError("this system has no SO_REUSEPORT; share one listener instead")
     opened: list[Listener] = []

@@ -37,6 +37,7 @@ from libc.string cimport memcpy, memset
 
 from coro._poll.descriptors cimport (FD_LINGERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE,
                                      FD_WRITE_READY, FdPoller, begin_wait, end_wait, fd_poller, fd_state)
+from coro._runtime.abi cimport require_abi
 from coro._runtime.likely cimport likely, unlikely
 from coro._net.posix cimport *
 from coro._runtime.scheduler cimport (THREAD_LOST, WAIT_OBJECT, WAIT_READ, WAIT_SLICE, begin_io, begin_slice, coro,
@@ -53,6 +54,8 @@ from coro import oserrors
 from coro._net.constants import AF, MSG, PF, SHUT, SO, SOCK, SOL
 from coro._runtime.scheduler import _post_internal, sleep_relative
 from coro.exceptions import ClosedError, SimultaneousError, WrongThreadError
+
+require_abi()
 
 __all__ = [
     "AF", "MSG", "PF", "SHUT", "SO", "SOCK", "SOL", "coro_fd", "fd_sock", "file_sock", "get_live_sockets",

@@ -20,12 +20,15 @@ from collections import deque as _deque
 
 from libc.errno cimport ECHILD, EINTR, errno
 
+from coro._runtime.abi cimport require_abi
 from coro._runtime.scheduler cimport coro, running_thread, wake
 
 from coro import oserrors
 from coro._poll.events import EVFILT, NOTE, wait_for
 from coro._poll.descriptors import kevent_key
 from coro.exceptions import SimultaneousError
+
+require_abi()
 
 __all__ = ["handlers_held", "reap", "waitpid"]
 

@@ -38,12 +38,15 @@ from libc.string cimport memset
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 
+from coro._runtime.abi cimport require_abi
 from coro._runtime.scheduler cimport (Poller, WAIT_READ, WAIT_WRITE, begin_io, coro, deliver as raise_interruption,
                                       end_io, poller, running_thread, slice as give_way, suspend_fd, wake, wake_error)
 
 from coro import oserrors
 from coro._poll.filters import EVFILT
 from coro.exceptions import ClosedError, SimultaneousError
+
+require_abi()
 
 __all__ = ["kevent_key", "kevent_target", "poller_statistics", "py_event", "py_kevent"]
 

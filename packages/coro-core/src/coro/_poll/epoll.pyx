@@ -43,6 +43,7 @@ from coro._poll.descriptors cimport (
     FD_WRITE_READY, FOREIGN, F_PROC, F_READ, F_SIGNAL, F_WRITE, fd_lookup, fd_state, fd_wanted, kevent_target,
     new_event, new_key,
 )
+from coro._runtime.abi cimport require_abi
 from coro._runtime.likely cimport unlikely
 from coro._runtime.scheduler cimport TimerTarget, coro, timer_add, timer_cancel, wake
 from coro._clock.ticks cimport from_ns, now as ticks_now
@@ -52,6 +53,8 @@ import signal as _signal
 from coro import oserrors
 from coro._poll.events import _ignore_signal
 from coro.exceptions import LoopError
+
+require_abi()
 
 cdef extern from *:
     """

@@ -35,6 +35,7 @@ from coro._poll.descriptors cimport (ABORTED, EV_ADD, EV_DELETE, EV_ERROR, EV_ON
                                      F_VNODE, F_WRITE, FdPoller, SUBMITTED, current_targets, fd_each, fd_lookup,
                                      fd_poller, fd_state, filter_name, filter_of, kevent_key, kevent_target, new_event,
                                      new_key, new_target, note_handlers, py_kevent, ready_bit, slot_of)
+from coro._runtime.abi cimport require_abi
 from coro._runtime.scheduler cimport (TimerTarget, WAIT_EVENT, coro, running_thread,
                                       spawn_internal, suspend_outside, timer_add, timer_cancel, wake)
 from coro._clock.ticks cimport from_ns, now as ticks_now
@@ -42,6 +43,8 @@ from coro._clock.ticks cimport from_ns, now as ticks_now
 from coro import oserrors
 from coro._poll.filters import EFILT, EV, EVFILT, NOTE
 from coro.exceptions import ClosedError, LoopError, SimultaneousError, YieldFromMain
+
+require_abi()
 
 __all__ = ["EFILT", "EV", "EVFILT", "NOTE", "event_map", "remove_handler", "set_handler", "wait_for"]
 

@@ -49,10 +49,13 @@ from coro._poll.descriptors cimport (EV_EOF as FLAG_EOF, EV_ERROR as FLAG_ERROR,
                                      FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE,
                                      FD_WRITE_READY, F_PROC, F_VNODE, fd_lookup, fd_state, fd_wanted, filter_of,
                                      kevent_target, new_event, new_key, ready_bit, slot_of)
+from coro._runtime.abi cimport require_abi
 from coro._runtime.scheduler cimport coro, wake, wake_error
 
 from coro import oserrors
 from coro.exceptions import ClosedError, LoopError
+
+require_abi()
 
 cdef extern from "_poll/children.h" nogil:
     int coro_child_ended(int, int *)

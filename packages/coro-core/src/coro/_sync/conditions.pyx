@@ -17,6 +17,7 @@ Invariants:
 
 from libc.stdint cimport uint64_t
 
+from coro._runtime.abi cimport require_abi
 from coro._runtime.scheduler cimport running_thread, whoever
 from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, grant_all, new_ticket, set_value, skip_doomed,
                                  stand_in_line, take_any, take_first, threads_of, units_of, wait_line, waiter,
@@ -26,6 +27,8 @@ import warnings
 
 from coro._runtime import scheduler
 from coro._sync.records import BarrierStatistics, ConditionStatistics, EventStatistics, SemaphoreStatistics
+
+require_abi()
 
 
 cdef enum:

@@ -24,6 +24,7 @@ Invariants:
 
 from libc.stdint cimport uint64_t
 
+from coro._runtime.abi cimport require_abi
 from coro._runtime.scheduler cimport coro, running_thread, whoever
 from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, died_by_fork, drop_doomed, is_dead, new_ticket,
                                  stand_in_line, take_first, threads_of, units_of, wait_line, waiter, waiting_in)
@@ -33,6 +34,8 @@ import warnings
 from coro._runtime import scheduler
 from coro._sync.records import MutexStatistics, RWLockStatistics, SemaphoreStatistics
 from coro.exceptions import LockError
+
+require_abi()
 
 
 cdef int warn_of_the_dead(object lock, object thread, bint taken) except -1:

@@ -23,12 +23,16 @@ Invariants:
 cimport cython
 from libc.stdint cimport uint64_t
 
+from coro._runtime.abi cimport require_abi
 from coro._runtime.scheduler cimport running_thread, whoever
 from coro._sync.waiters cimport (GET, NOT_NOW, Primitive, drop_doomed, new_ticket, stand_in_line, take, take_any,
                                  take_first, threads_of, units_of, wait_line, waiter, waiting_in)
 
 from coro._runtime import scheduler
-from coro._sync.records import BufferStatistics, ChannelClosed
+from coro._sync.records import BufferStatistics
+from coro.exceptions import ChannelClosed
+
+require_abi()
 
 
 cdef enum:

@@ -1,4 +1,4 @@
-"""What the synchronisation modules say about themselves: one frozen record per primitive, and their own exception.
+"""What the synchronisation modules say about themselves: one frozen record per primitive.
 
 Plain named tuples: made only when somebody asks, so nothing here is on a hot path. They are debugging information; a
 number may be out of date as soon as another thread has run.
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 __all__ = [
     "BarrierStatistics",
     "BufferStatistics",
-    "ChannelClosed",
     "ConditionStatistics",
     "EventStatistics",
     "LocalStatistics",
@@ -20,11 +19,6 @@ __all__ = [
     "RWLockStatistics",
     "SemaphoreStatistics",
 ]
-
-
-class ChannelClosed(Exception):
-    """A value was put into a closed channel, or asked of a closed channel that has no value left. ``args[0]`` is a
-    sentence, ``args[1]`` the channel."""
 
 
 class MutexStatistics(NamedTuple):

@@ -25,6 +25,7 @@ from typing import Any
 import coro
 from coro import oserrors
 from coro._runtime import scheduler
+from coro._runtime.arguments import whole
 from coro.backdoor._session import ClientClass, backdoor
 
 __all__ = ["MAX_SESSIONS", "Server", "default_path", "listen_tcp", "listen_unix", "serve", "start"]
@@ -181,10 +182,7 @@ class Server:
             client_class = backdoor
         elif not callable(client_class):
             raise TypeError(f"expected a class for the sessions (see coro.backdoor.backdoor), not {client_class!r}")
-        if not isinstance(max_sessions, int) or isinstance(max_sessions, bool):
-            raise TypeError(f"expected a number of sessions, not {max_sessions!r}")
-        if max_sessions < 1:
-            raise ValueError(f"at least one session must be possible, not {max_sessions}")
+        whole(max_sessions, "the number of sessions", 1)
         if token is not None and not isinstance(token, str):
             raise TypeError(f"a token is a str, not {type(token).__name__}")
         if token is not None and (not token.strip() or not token.isprintable()):

@@ -33,8 +33,7 @@ from coro._poll.events import remove_handler, set_handler
 from coro._poll.filters import EV, EVFILT, NOTE
 from coro._runtime import scheduler
 from coro._sync.queues import channel
-from coro._sync.records import ChannelClosed
-from coro.exceptions import ClosedError, Interrupted, LoopError
+from coro.exceptions import ChannelClosed, ClosedError, Interrupted, LoopError
 from coro.file_watcher._folders import FileEvent, Source, WatchLimitError
 
 __all__ = ["FileEvent", "WatchLimitError", "Watcher", "WatcherStatistics", "register", "unregister", "watch"]

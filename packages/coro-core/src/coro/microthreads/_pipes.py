@@ -21,8 +21,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from coro._runtime import scheduler
 from coro._sync.local import ThreadLocal
 from coro._sync.queues import channel
-from coro._sync.records import ChannelClosed
-from coro.exceptions import Interrupted, Shutdown, WrongThreadError
+from coro.exceptions import ChannelClosed, Interrupted, Shutdown, WrongThreadError
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")

@@ -162,10 +162,7 @@ class Prefork:
         if workers is None:
             workers = _cores()
         for name, number, least in (("workers", workers, 1), ("restart_limit", restart_limit, 0)):
-            if isinstance(number, bool) or not isinstance(number, int):
-                raise TypeError(f"{name} is a number, not {type(number).__name__}: {number!r}")
-            if number < least:
-                raise ValueError(f"{name} is at least {least}, not {number}")
+            arguments.whole(number, name, least)
         if not callable(serve):
             raise TypeError(f"serve is a function of a Worker, not {type(serve).__name__}: {serve!r}")
         if on_event is not None and not callable(on_event):
@@ -173,9 +170,9 @@ class Prefork:
         self._function = serve
         self._reuse_port = bool(reuse_port)
         self._backlog = backlog
-        self._drain_timeout = arguments.seconds("drain_timeout", drain_timeout, 0)
-        self._start_timeout = arguments.seconds("start_timeout", start_timeout, 0)
-        self._restart_window = arguments.seconds("restart_window", restart_window, 0)
+        self._drain_timeout = arguments.seconds(drain_timeout, "drain_timeout")
+        self._start_timeout = arguments.seconds(start_timeout, "start_timeout")
+        self._restart_window = arguments.seconds(restart_window, "restart_window")
         self._restart_limit = restart_limit
         self._on_event = on_event or _report
         self._slots = [_Slot(index) for index in range(workers)]

@@ -3,9 +3,7 @@
 
 from libc.stdint cimport int64_t
 
-from coro._clock cimport ticks
-from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport coro, running_thread, slice
+from coro.capi cimport coro, require_abi, running_thread, slice, ticks_now, ticks_to_seconds
 
 # A coro-core with other structures than the one this was compiled against must not get any further.
 require_abi()
@@ -13,8 +11,8 @@ require_abi()
 
 def elapsed():
     """Seconds between two readings of the clock: not negative, and less than a second."""
-    cdef int64_t before = ticks.now()
-    return ticks.to_seconds(ticks.now() - before)
+    cdef int64_t before = ticks_now()
+    return ticks_to_seconds(ticks_now() - before)
 
 
 def yields(int count):

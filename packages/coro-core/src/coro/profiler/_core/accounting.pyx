@@ -20,6 +20,8 @@ from coro._clock.ticks cimport clock, coro_clock, coro_from_seconds
 
 from coro._runtime.abi cimport require_abi
 
+import sys
+
 require_abi()
 
 
@@ -141,7 +143,17 @@ cdef str type_name(type t):
     module = fields.get("__module__")
     if type(module) is not str:
         module = type.__dict__["__module__"].__get__(t)
-    return f"{module}:{type.__dict__['__qualname__'].__get__(t)}"
+    name = type.__dict__["__qualname__"].__get__(t)
+    return f"{public_module(module, name, t)}:{name}"
+
+
+cdef object public_module(object module, object name, object thing):
+    """Where users find what a private room of coro exports: "coro". Reports do not change when rooms move."""
+    if type(module) is str and module.startswith("coro._"):
+        package = sys.modules.get("coro")
+        if package is not None and package.__dict__.get(name) is thing:
+            return "coro"
+    return module
 
 
 cdef object c_name(object function):
@@ -154,7 +166,7 @@ cdef object c_name(object function):
         name = own_name(f).decode("utf-8", "replace")
         if own_self(f) == NULL or PyModule_Check(own_self(f)):
             module = <object>own_module(f) if own_module(f) != NULL else None
-            return f"{module}:{name}" if type(module) is str else name
+            return f"{public_module(module, name, function)}:{name}" if type(module) is str else name
         owner = <object>own_self(f)
         return f"{type_name(owner if isinstance(owner, type) else type(owner))}.{name}"
     if type(function) in DESCRIPTORS:
