@@ -73,7 +73,9 @@ def copy_tree(to: Path) -> None:
 
 def clean_environment(wheels: Path) -> dict[str, str]:
     """The environment of a pip that sees nothing but the folder `wheels`."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON"))}
+    # And no debug symbols: it makes the wheels as they are released.
+    ignored = ("PIP_", "PYTHON", "CORO_DEBUG_SYMBOLS")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(ignored)}
     env.update(
         # What is compiled here is what `tools.dev` compiles: the same sources make the same objects.
         CORO_BUILD_CACHE=os.environ.get("CORO_BUILD_CACHE", str(DEV / "build")),
@@ -88,6 +90,17 @@ def clean_environment(wheels: Path) -> dict[str, str]:
 def make_environment(folder: Path) -> Path:
     call(sys.executable, "-m", "venv", folder)
     return folder / "bin" / "python"
+
+
+def check_stripped(wheels: Path) -> None:
+    """No compiled module of our wheels has debug symbols in it."""
+    for path in wheels.glob("coro_*.whl"):
+        with zipfile.ZipFile(path) as wheel:
+            modules = [name for name in wheel.namelist() if name.endswith(".so")]
+            for name in modules:
+                if b".debug_info" in wheel.read(name):
+                    sys.exit(f"second distribution: expected no debug symbols in {path.name}, found some in {name}")
+        print(f"    {path.name}: {path.stat().st_size / 1e6:.1f} MB, {len(modules)} modules without debug symbols")
 
 
 def check_others(work: Path, wheels: Path, env: dict[str, str]) -> None:
@@ -146,6 +159,7 @@ def main() -> int:
         for part in (CORE, SECOND, *OTHERS):
             call(builder, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, tree / part, env=env, cwd=work)
 
+        check_stripped(wheels)
         check = ROOT / SECOND / "check.py"
         # "size changed" tells of a module compiled against another coro-core.
         strict = ["-W", "error::RuntimeWarning"]

@@ -2,7 +2,8 @@
 
 One environment for each Python and purpose. Each carries a stamp of what was put into it; as long as the stamp fits, a
 command starts at once. Build requirements come from the pyproject.toml files, the one place that names them; they are
-installed into an environment for building, so that the package index is needed once for each Python.
+installed into an environment, so that a build needs the package index once for each environment, not once for each
+build.
 
 A wheel of each distribution is built once for each Python, in `.dev/wheels/`, and installed wherever it is needed: by
 `tools.dev test`, by tox environments (`tools.dev install`) and for benchmarks. What the build hook has compiled is kept
@@ -18,7 +19,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tools.dev import packages
@@ -103,6 +104,10 @@ class Environment:
         self.pip("install", "-q", "--no-index", "--no-deps", "--force-reinstall", *files)
         self.set_stamp(kind, stamp)
 
+    def has(self, requirements: Iterable[str]) -> bool:
+        """Was it prepared with all of these?"""
+        return set(requirements) <= set(self.stamp("requirements").splitlines()[2:])
+
     def prepare(self, requirements: list[str]) -> None:
         """Make the environment with `requirements` unless it is there already."""
         wanted = "\n".join([os.path.realpath(self.base.path), self.base.full, *sorted(requirements)])
@@ -169,26 +174,29 @@ def build(python: Path, package: Path, into: Path, short: str) -> None:
         raise StepFailed(f"building the wheel of {package.name} ended with {child.returncode}")
 
 
-def wheels(base: Python, wanted: Sequence[Path]) -> list[tuple[Path, str]]:
-    """The wheels of the packages `wanted` for a Python, built if their sources have changed since.
+def wheels(environment: Environment, wanted: Sequence[Path]) -> list[tuple[Path, str]]:
+    """The wheels of the packages `wanted` for the Python of an environment, built if their sources have changed since.
 
-    Returns each wheel, and a stamp of what it was made of. Raises StepFailed.
+    They are built in that environment if it has what is needed, or else in one for building. Returns each wheel, and a
+    stamp of what it was made of. Raises StepFailed.
     """
+    base = environment.base
     flags = "\0".join(os.environ.get(name, "") for name in ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CORO_DEBUG_SYMBOLS"))
     # A wheel made otherwise must not take the place of the usual one.
     kind = f"{base.short}-{hashlib.sha256(flags.encode()).hexdigest()[:8]}" if flags.strip("\0") else base.short
     folder = DEV / "wheels" / kind
-    builder = Environment(base, "build")
+    needs = {requirement for package in packages.packages() for requirement in settings(package)["build"]}
+    builder = environment if environment.has(needs) else Environment(base, "build")
     found = []
     with locked(f"wheels-{base.short}"):
         folder.mkdir(parents=True, exist_ok=True)
-        needs = {requirement for package in packages.packages() for requirement in settings(package)["build"]}
         core_stamp = f"{os.path.realpath(base.path)}\n{sources_digest(CORE)}"
         for package in dict.fromkeys([CORE, *wanted]):
             stamp = core_stamp if package == CORE else f"{core_stamp}\n{sources_digest(package)}"
             stamp_file, pattern = folder / f"{package.name}.stamp", f"{package.name.replace('-', '_')}-*.whl"
             if not (list(folder.glob(pattern)) and stamp_file.exists() and stamp_file.read_text() == stamp):
-                builder.prepare(sorted(needs))
+                if builder is not environment:
+                    builder.prepare(sorted(needs))
                 if package != CORE:
                     # It is compiled against that, by the hook that comes with it.
                     builder.add([*folder.glob("coro_core-*.whl")], f"{kind}\n{core_stamp}")
@@ -206,5 +214,5 @@ def install(environment: Environment, wanted: Sequence[Path]) -> None:
 
     Raises StepFailed.
     """
-    for wheel, stamp in wheels(environment.base, wanted):
+    for wheel, stamp in wheels(environment, wanted):
         environment.add([wheel], stamp)
