@@ -192,6 +192,16 @@ def test_saving_does_not_follow_a_link_and_leaves_no_half(profile, tmp_path, mon
     assert sorted(p.name for p in tmp_path.iterdir()) == ["profile.bin", "victim"]
 
 
+def test_what_is_no_file_is_written_to_and_stays(profile, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    profiler.save(profile, pipe)
+    (tmp_path / "read").write_bytes(reader.communicate(timeout=60)[0])
+    assert profiler.load(tmp_path / "read") == profile
+    assert pipe.is_fifo()
+
+
 # ---------------------------------------------------------------------------------------------- exports
 
 

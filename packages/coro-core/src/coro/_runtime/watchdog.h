@@ -1,16 +1,19 @@
 /* A watchdog that needs no GIL: an OS thread that notices that the loop makes no progress, and has its OS thread say
    where it stands.
 
-   Progress is a pair of counters that the scheduler keeps anyway (slices, passes of the loop); the watchdog reads them
-   a few times per limit and costs the scheduler nothing. When they stand still it sends a signal to the loop's OS
-   thread, and the signal handler there writes which thread runs and its Python functions: the thread describes itself,
-   so nothing it looks at can change meanwhile, and it works while the GIL is held by somebody else or not at all. A
-   loop that is idle in its poll is told from one that is stuck by interrupting the poll (the same signal), which makes
-   an idle loop come round. Where the loop waits for the GIL, the other OS threads are asked who holds it.
+   Progress is a pair of counters that the scheduler keeps anyway: slices, and passes of the loop. The watchdog reads
+   them a few times per limit, which costs the scheduler nothing. When they stand still it sends a signal to the loop's
+   OS thread. The signal handler there writes which thread runs, and its Python functions. So the thread describes
+   itself: nothing it looks at can change meanwhile, and it works while the GIL is held by somebody else or not at all.
 
-   Rejected: faulthandler.dump_traceback_later() (has to be re-armed all the time, walks the frames of running threads
-   from outside, and knows no coro threads); a Python OS thread (needs the GIL, which is what may be missing); SIGALRM
-   or SIGPROF timers (programs and profilers use them).
+   An idle loop stands still, too. The same signal interrupts its poll, so that it comes round, which is progress. Where
+   the loop waits for the GIL, the other OS threads are asked who holds it.
+
+   Rejected:
+     faulthandler.dump_traceback_later()  has to be re-armed all the time, walks the frames of running threads from
+                                          outside, and knows no coro threads
+     a Python OS thread                   needs the GIL, which is what may be missing
+     SIGALRM or SIGPROF timers            programs and profilers use them
 
    Cost: an OS thread that wakes 8 times per limit; while idle the loop comes round up to 4 times per limit. */
 #ifndef CORO_WATCHDOG_H

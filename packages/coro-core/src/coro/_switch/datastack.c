@@ -28,7 +28,7 @@ static struct {
 } notes[NOTES];
 
 static inline size_t
-slot_of(uintptr_t key)
+place_of(uintptr_t key)
 {
     return (size_t)((key >> 4) * (uintptr_t)2654435761u >> 7) & (NOTES - 1);
 }
@@ -39,8 +39,8 @@ coro_datastack_root(const void *key, PyObject ***top, PyObject ***limit)
     size_t size = UNKNOWN, class;
     _PyStackChunk *root;
     uintptr_t k = (uintptr_t)key;
-    if (k != 0 && notes[slot_of(k)].key == k) {
-        size = notes[slot_of(k)].size;
+    if (k != 0 && notes[place_of(k)].key == k) {
+        size = notes[place_of(k)].size;
     }
     class = size / STEP;
     root = free_roots[class].first;
@@ -84,7 +84,7 @@ coro_datastack_note(const void *key, _PyStackChunk *root, _PyStackChunk *chunk, 
     if (used < SMALLEST) {
         used = SMALLEST;
     }
-    at = slot_of(k);
+    at = place_of(k);
     if (notes[at].key != k) {
         notes[at].key = k;
         notes[at].size = (uint16_t)used;

@@ -41,6 +41,18 @@ coro_datastack_bottom(_PyStackChunk *root, _PyStackChunk *chunk, PyObject **top)
     return bottom == NULL || (chunk == root && top == bottom) ? NULL : (struct _PyInterpreterFrame *)bottom;
 }
 
+/* Bytes of a data stack: the chunk in use and those below it. */
+static inline size_t
+coro_datastack_size(const void *chunk)
+{
+    const _PyStackChunk *c = chunk;
+    size_t size = 0;
+    for (; c != NULL; c = c->previous) {
+        size += c->size;
+    }
+    return size;
+}
+
 /* Give back a dead thread's chunks: the chain from `chunk` to its root chunk `root`. */
 void coro_datastack_release(_PyStackChunk *root, _PyStackChunk *chunk);
 

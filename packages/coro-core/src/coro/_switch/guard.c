@@ -116,6 +116,7 @@ coro_guard_leave(void)
     }
     memset(&none, 0, sizeof(none));
     none.ss_flags = SS_DISABLE;
+    none.ss_size = ALTERNATE; /* macOS looks at it all the same */
     if (sigaltstack(NULL, &present) == 0 && present.ss_sp == alternate + page && sigaltstack(&none, NULL) == 0) {
         unmap_alternate();
     } else {

@@ -40,9 +40,10 @@
      previous_executor (3.13), jit_exit, jit_tracer_state, generator_return_kind, lazy_imports (3.15)   written and read
                                     with no call to Python code between
      dict_global_version, remote_debugger_support, trace_info (3.11), on_delete   caches and OS thread housekeeping
-     c_stack_top/soft/hard (3.14+)  set through PyUnstable_ThreadState_SetStackProtection by _switch/slots.c
+     c_stack_top/soft/hard (3.14+)  set through PyUnstable_ThreadState_SetStackProtection by _switch/slice.h
      eval_breaker's version of monitoring events (3.15)   the interpreter's; a thread that finds another one than at its
-                                    last switch gives monitoring data to the code of its frames
+                                    last switch gives monitoring data to the code of its frames, as the interpreter
+                                    does for all frames it sees; not to static code, which nothing monitors
      last_profiled_frame (3.15)     an address cached by the sampling profiler: forgotten at every switch
 
    Cost: about 20 loads and stores each way. */
@@ -203,6 +204,34 @@ coro_interp_monitoring(PyThreadState *ts)
     return (uint32_t)(ts->eval_breaker >> 8); /* _PY_EVAL_EVENTS_BITS */
 }
 #endif
+
+/* The chunk of the data stack in use: of a thread that is parked, and of whoever runs. */
+#define CORO_INTERP_CHUNK(s) ((void *)(s)->chunk)
+
+static inline void *
+coro_present_chunk(PyThreadState *ts)
+{
+    return ts->datastack_chunk;
+}
+
+/* The exception being raised, with its traceback, as a new reference; nothing is being raised afterwards. */
+static inline PyObject *
+coro_take_exception(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(value, traceback);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+#endif
+}
 
 static inline PyObject **
 coro_interp_field(PyThreadState *ts, size_t offset)

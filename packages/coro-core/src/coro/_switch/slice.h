@@ -4,38 +4,14 @@
    state is not loaded between two slices: the loop does nothing there that could notice. Whoever in main wants to
    call into Python calls coro_enter_main() first. The functions are inlined into the scheduler's loop; the state is in
    slice.c, so that it exists once. */
-#ifndef CORO_SWITCH_H
-#define CORO_SWITCH_H
+#ifndef CORO_SLICE_H
+#define CORO_SLICE_H
 
 #include <string.h>
 
 #include "_switch/datastack.h"
 #include "_switch/slots.h"
 #include "_switch/swap.h"
-
-#define CORO_INTERP_CHUNK(s) ((void *)(s)->chunk)
-
-/* Less would not hold the frames of a few nested calls through C; CPython 3.14 and newer refuse less than 48 KiB, 96 or
-   192 KiB with sanitizers (_PyOS_MIN_STACK_SIZE). */
-#define CORO_SMALLEST_STACK (192 * 1024)
-
-/* Bytes of a data stack: the chunk in use and those below it. */
-static inline size_t
-coro_datastack_size(const void *chunk)
-{
-    const _PyStackChunk *c = chunk;
-    size_t size = 0;
-    for (; c != NULL; c = c->previous) {
-        size += c->size;
-    }
-    return size;
-}
-
-static inline void *
-coro_present_chunk(PyThreadState *ts)
-{
-    return ts->datastack_chunk;
-}
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(hidden)
@@ -140,25 +116,6 @@ coro_call_thread(PyObject *thread, PyObject *function, PyObject *args, PyObject 
     end(thread, PyObject_Call(function, args, kwargs == Py_None ? NULL : kwargs));
     (void)stack;
     coro_stack_park(stack);
-}
-
-/* The exception being raised, with its traceback, as a new reference; nothing is being raised afterwards. */
-static inline PyObject *
-coro_take_exception(void)
-{
-#if PY_VERSION_HEX >= 0x030C0000
-    return PyErr_GetRaisedException();
-#else
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback != NULL) {
-        PyException_SetTraceback(value, traceback);
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    return value;
-#endif
 }
 
 /* The thread will run soon: begin to fetch what its restoration and its innermost frames will touch, and what moving

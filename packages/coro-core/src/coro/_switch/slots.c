@@ -101,11 +101,15 @@ coro_slots_map(int count, size_t size)
     return 0;
 }
 
-/* The first empty slot, whose top is most likely in memory already. Where there is none, one of the first half is
-   shared, of 64 at least: threads that take turns there are copied however many they are, so the fewer slots that
-   happens in, the more threads stay uncopied, and the fewer pages all those copies go through (more than 64 outgrow the
-   processor's smallest table of pages; measured, 1 to 3 % of an echo request). Of these not the one with the fewest
-   threads is taken but one with few: reading all of them would take longer than the rest of a thread's start. */
+/* The first empty slot, because its top is most likely in memory already. Where there is none, one of the first half is
+   shared, of 64 at least.
+
+   Threads that take turns in a slot are copied however many they are. So the fewer slots that happens in, the more
+   threads stay uncopied, and the fewer pages all those copies go through. Measured with more than 64, which outgrow the
+   processor's smallest table of pages: 1 to 3 % of an echo request.
+
+   Of the shared slots one with few threads is taken, not the one with the fewest. Reading all of them would take longer
+   than the rest of a thread's start. */
 coro_slot *
 coro_slots_choose(void)
 {

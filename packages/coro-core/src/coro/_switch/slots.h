@@ -27,6 +27,10 @@
 #pragma GCC visibility push(hidden)
 #endif
 
+/* Less would not hold the frames of a few nested calls through C; CPython 3.14 and newer refuse less than 48 KiB, 96 or
+   192 KiB with sanitizers (_PyOS_MIN_STACK_SIZE). */
+#define CORO_SMALLEST_STACK (192 * 1024)
+
 struct coro_stack;
 
 typedef struct {

@@ -8,8 +8,10 @@ strings and containers and nothing else: a pickle that names a class or function
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import stat
 import tempfile
 from dataclasses import dataclass, field
 from typing import IO, Any, NoReturn
@@ -92,11 +94,18 @@ def dump(profile: Profile, file: IO[bytes]) -> None:
 
 def save(profile: Profile, filename: str | os.PathLike[str]) -> None:
     """Write a profile to a file, which is replaced as a whole: there is never half a profile under the name, and a
-    symbolic link there is not followed. Only the user may read it. OSError as from open(), TypeError for what is no
-    profile."""
+    symbolic link there is not followed. Only the user may read it. What is there and no file, a device or a named pipe,
+    is written to instead. OSError as from open(), TypeError for what is no profile."""
     if not isinstance(profile, Profile):
         raise TypeError(f"expected a Profile, as stop() and load() return, not {type(profile).__name__}: {profile!r}")
     filename = os.path.abspath(os.fspath(filename))
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(filename).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+            # Replacing it would take /dev/null away from everybody, where the user may do that.
+            with open(filename, "wb") as file:
+                dump(profile, file)
+            return
     handle, part = tempfile.mkstemp(prefix=os.path.basename(filename), dir=os.path.dirname(filename))
     try:
         with open(handle, "wb") as file:
