@@ -550,6 +550,7 @@ def a_limit():
 
 
 @pytest.mark.slow
+@pytest.mark.each_python
 @pytest.mark.parametrize("call", [a_job, a_job_that_is_left, lambda: capture(["echo", "x"]), a_limit])
 def test_a_signal_handler_that_raises_anywhere_leaves_nothing_behind(call):
     """No child, no descriptor; and none is closed or reaped twice, which would raise something else."""

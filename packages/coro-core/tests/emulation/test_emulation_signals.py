@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from emulation_support import emulated
 from support import ok, program
+
+pytestmark = pytest.mark.poller
 
 
 def test_asyncio_gets_its_signals():

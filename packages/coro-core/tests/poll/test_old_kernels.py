@@ -8,13 +8,14 @@ import platform
 import sys
 
 import pytest
-from support import ok, on_kqueue
+from support import ok
 
 pytestmark = [
     pytest.mark.skipif(
-        sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="a filter of Linux, 64 bits"
+        sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64") or sys.maxsize < 2**32,
+        reason="the filter knows the numbers of system calls of these processors",
     ),
-    pytest.mark.skipif(on_kqueue(), reason="the imitation of kqueue(2) needs these calls itself"),
+    pytest.mark.epoll_only("the imitation of kqueue(2) needs these system calls itself"),
 ]
 
 #: struct sock_filter and the rest of it by hand, see seccomp(2) and linux/filter.h.
