@@ -215,6 +215,15 @@ _CORE: tuple[Case, ...] = (
     _depth(2, "stacks in place", 1.15),
     _depth(1_000, "stacks copied at every switch", 1.6),
     Case(
+        "depth",
+        "json, email and logging 0 to 15 calls deep, worst ratio to the main stack",
+        "library.py",
+        {"rounds": 60, "calls": 10},
+        (),
+        metric="slowdown",
+        own_bar=1.15,
+    ),
+    Case(
         "spawn",
         "start, run, end, 1000 at a time",
         "spawn.py",

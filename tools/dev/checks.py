@@ -22,7 +22,7 @@ REQUIREMENTS = [
 ]
 
 # The tools that are typed.
-TOOLS = ("tools/dev", "tools/cpython_tests.py", "tools/public_api.py", "tools/second_distribution.py")
+TOOLS = ("tools/dev", "tools/cpython_tests.py", "tools/public_api.py", "tools/second_distribution.py", "tools/stubs.py")
 
 
 def mypy_arguments(root: Path = ROOT) -> tuple[list[str], dict[str, str]]:

@@ -1,7 +1,7 @@
 """Makes CPython 3.14 and 3.15 available on a Debian machine that has neither.
 
 Debian's development branch has both.  `mmdebstrap --variant=extract` unpacks them and what they need into a
-folder, running no maintainer script; it takes seconds and about 290 MB, 75 of them CPython's own tests, for
+folder, running no maintainer script; it takes seconds and about 310 MB, 75 of them CPython's own tests, for
 tools/cpython_tests.py.  Such a Python wants its own, newer C library, which is why people enter the folder
 with chroot.  That costs privileges and bind mounts, and hides the repository, gdb and every other tool from
 the tests.  Instead the two executables are made to find their loader and libraries by absolute path
@@ -31,10 +31,10 @@ MINORS = (14, 15)
 SUITE = "sid"
 
 # Part of the folder's name: raise it when the recipe below changes, and old folders are left alone.
-RECIPE = 2
+RECIPE = 3
 
 CHECK = """
-import ctypes, lzma, os, sqlite3, ssl, subprocess, sys, zlib
+import _tkinter, ctypes, lzma, os, sqlite3, ssl, subprocess, sys, zlib
 assert sys.prefix.startswith(sys.argv[1]), sys.prefix
 subprocess.run([sys.executable, "-c", "import socket; socket.getaddrinfo('127.0.0.1', 1)"], check=True)
 """
@@ -127,7 +127,8 @@ def provision() -> Path:
 def make(folder: Path) -> None:
     """Unpack, patch and check; `folder` is replaced."""
     shutil.rmtree(folder, ignore_errors=True)
-    packages = ["base-files", "libc-bin", "ca-certificates", "tzdata"]
+    # Debian's Pythons come without Tk; one package has it for all of them.
+    packages = ["base-files", "libc-bin", "ca-certificates", "tzdata", "python3-tk"]
     for minor in MINORS:
         packages += [f"python3.{minor}", f"python3.{minor}-dev", f"python3.{minor}-venv"]
         packages.append(f"libpython3.{minor}-testsuite")

@@ -10,6 +10,7 @@ A package names its soaks in its pyproject.toml, and that is all there is to do:
     seconds = 60                    # what the full form takes, roughly
     pythons = ["3.11", "3.15"]      # default: every Python
     short-pythons = ["3.12"]        # default: the same
+    variables = { NAME = "value" }  # environment variables of the full form
     needs = ["mypy>=1.19"]          # what has to be installed beside the package and what it is tested with
 
 A soak fails by its exit status. It prints what it does, the seed of everything random among it. Each runs in an
@@ -46,6 +47,7 @@ class Soak:
     seconds: float
     pythons: list[str]
     short_pythons: list[str]
+    variables: dict[str, str]
     needs: list[str]
 
 
@@ -54,7 +56,7 @@ def soaks() -> dict[str, Soak]:
     found: dict[str, Soak] = {}
     for package in packages.packages():
         for name, entry in packages.table(package).get("tool", {}).get("coro", {}).get("soaks", {}).items():
-            known = {"about", "command", "full", "short", "seconds", "pythons", "short-pythons", "needs"}
+            known = {"about", "command", "full", "short", "seconds", "pythons", "short-pythons", "variables", "needs"}
             if name in found or not {"about", "command", "seconds"} <= set(entry) <= known:
                 raise packages.PackageError(
                     f"packages/{package.name}: expected the soak {name} to have a name of its own, about, command and "
@@ -71,6 +73,7 @@ def soaks() -> dict[str, Soak]:
                 entry["seconds"],
                 versions,
                 entry.get("short-pythons", versions),
+                entry.get("variables", {}),
                 entry.get("needs", []),
             )
     return found
@@ -117,7 +120,8 @@ def _job(soak: Soak, python: Python, short: bool, after: list[Job]) -> Job:
         jobs.say(job.name, f"{soak.about}: python {' '.join(command)}")
         log = DEV / "log" / f"soak-{soak.name}-{python.short}.log"
         log.unlink(missing_ok=True)
-        status = jobs.stream(job, [environment.python, *command], log, PATIENCE * expected + SPARE)
+        env = jobs.variables() | ({} if short else soak.variables)
+        status = jobs.stream(job, [environment.python, *command], log, PATIENCE * expected + SPARE, env)
         if status:
             raise StepFailed(f"the soak {jobs.ended_with(status)}; its output is in {log}")
 

@@ -20,7 +20,7 @@ import coro
 from coro._sync import select as _select
 from coro._sync.select import case, select
 
-ACTIONS = 10_000
+ACTIONS = int(os.environ.get("CORO_MODEL_ACTIONS", "10_000"))
 SEED = int(os.environ.get("CORO_MODEL_SEED") or random.randrange(2**32))
 
 

@@ -35,7 +35,7 @@ from sync_names import (
 
 import coro
 
-ACTIONS = 10_000
+ACTIONS = int(os.environ.get("CORO_MODEL_ACTIONS", "10_000"))
 SEED = int(os.environ.get("CORO_MODEL_SEED") or random.randrange(2**32))
 MOST_BLOCKED = 8
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Generic, Literal, Self, TypeVar
+from typing import Generic, Literal, Self, TypeVar, final
 
 from coro._runtime.scheduler import coro
 from coro._sync.records import BufferStatistics
@@ -20,6 +20,7 @@ class Buffer(Primitive):
     def statistics(self) -> BufferStatistics: ...
     def __len__(self) -> int: ...
 
+@final
 class values_line:
     @property
     def waiting(self) -> tuple[coro, ...]: ...
