@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from support import ok
@@ -346,6 +347,10 @@ def xvfb(monkeypatch):
     with open(read_end) as numbers:
         number = numbers.readline().strip()
     assert number, "Xvfb ended at once"
+    # A Python that does not lie where it was built for finds its Tk, but not Tk's scripts.
+    for name in ("tcl", "tk"):
+        for folder in Path(sys.base_prefix, "share", "tcltk").glob(f"{name}[89].[0-9]"):
+            monkeypatch.setenv(f"{name.upper()}_LIBRARY", str(folder))
     monkeypatch.setenv("DISPLAY", f":{number}")
     yield
     server.terminate()
