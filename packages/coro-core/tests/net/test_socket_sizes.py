@@ -195,6 +195,10 @@ def test_cut_datagrams_under_emulation():
                 assert a.recv_into(memory, 10, flags) == 1000
                 assert memory == b"d" * 10 + bytes(10), memory
             try:
+                a.recv(10, socket.MSG_ERRQUEUE)  # a UNIX socket has no such queue; this would hold up the process
+            except BlockingIOError:
+                pass
+            try:
                 a.recv_into(memory, 21, socket.MSG_WAITALL)
             except ValueError:
                 print("refused")

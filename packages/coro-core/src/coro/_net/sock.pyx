@@ -184,10 +184,9 @@ cdef Py_ssize_t _room(Py_ssize_t nbytes, Py_ssize_t size) except -1:
 
 cdef object _blank(Py_ssize_t n, int flags):
     """Bytes to receive into; never the static buffer with MSG_TRUNC, which has other connections' data."""
-    cdef object data = PyBytes_FromStringAndSize(NULL, n)
     if flags & MSG_TRUNC:
-        memset(PyBytes_AS_STRING(data), 0, n)
-    return data
+        return bytes(n)     # zeros of calloc(3), which touches no memory for them
+    return PyBytes_FromStringAndSize(NULL, n)
 
 
 cdef object _as_told(object data, Py_ssize_t n, Py_ssize_t r, int flags):

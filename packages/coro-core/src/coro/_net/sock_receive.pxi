@@ -211,6 +211,8 @@ cdef class _receiver(_descriptor):
             return b""
         if self.enter_read(me, flags):
             return None
+        if self.back is None:
+            return self.recv_try(me, n, flags)
         return self.recv_kept(me, n, flags)
 
     cdef object recv_kept(self, coro me, Py_ssize_t n, int flags):

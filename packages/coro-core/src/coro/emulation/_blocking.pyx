@@ -40,7 +40,6 @@ from cpython.pythread cimport (PyThread_acquire_lock, PyThread_allocate_lock, Py
                                PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock, WAIT_LOCK)
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memset
 
 from coro._runtime.abi cimport require_abi
 from coro._poll.descriptors cimport (FD_EXCEPT_READY, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_lookup, fd_poller,
@@ -829,10 +828,8 @@ def recv_now(int fd, Py_ssize_t size, int flags):
     With MSG_TRUNC they are as many as the kernel says, as the original has it, but zeros where it delivered none."""
     cdef ssize_t got
     cdef int error
-    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
+    cdef bytes data = bytes(size) if flags & MSG_TRUNC else PyBytes_FromStringAndSize(NULL, size)
     cdef char *start = <char *>data
-    if flags & MSG_TRUNC:
-        memset(start, 0, size)
     be_fair()
     while True:
         with nogil:

@@ -89,8 +89,15 @@ def _goes_its_own_way(sock: Any, flags: Any) -> bool:
 def _indirect(sock: Any, writing: bool, method: Any, flags: Any, *args: Any) -> Any:
     """For calls that are not direct, and arguments that only the original understands."""
     if _goes_its_own_way(sock, flags):
-        return method(sock, *args)
+        return _own_way(sock, flags, method, *args)
     return blocking_call(sock, writing, method, *args)
+
+
+def _own_way(sock: Any, flags: int, method: Any, *args: Any) -> Any:
+    """Not every protocol has a queue of errors: for those without, MSG_ERRQUEUE means nothing, and they would wait."""
+    if flags & _DONTWAIT or not _in_thread():
+        return method(sock, *args)
+    return at_once(sock, None, method, sock, *args)
 
 
 def recv(self: Any, bufsize: int, flags: int = 0, /) -> bytes:
@@ -222,7 +229,7 @@ def sendmsg(self: Any, *args: Any) -> int:
     """Send buffers and ancillary data; see socket.socket.sendmsg."""
     flags = args[2] if len(args) > 2 else 0
     if _goes_its_own_way(self, flags):
-        return int(_raw.sendmsg(self, *args))
+        return int(_own_way(self, flags, _raw.sendmsg, *args))
     if not args or _gettimeout(self) is not None or not _is_stream(self) or not _in_thread():
         return blocking_call(self, True, _raw.sendmsg, *args)  # type: ignore[no-any-return]
     buffers = list(args[0])
