@@ -248,6 +248,50 @@ cdef class _sender:
     pass
 
 
+cdef int take_over(_descriptor s, int fd, int domain, int stype, unsigned int bits) except -1:
+    """Take the descriptor over.  On failure the object stays without one."""
+    global live, first_live
+    cdef FdPoller p
+    if is_foreign():
+        raise WrongThreadError("socks are made in the OS thread of the running loop; "
+                               "from another one use coro.post(function, *args)")
+    p = fd_poller()
+    s.st = p.state_of(fd)
+    if bits & B_OWNED:
+        p.own(fd)
+    else:
+        # whoever still waits for this number waits for something that is gone
+        p.disown(fd, whoever())
+    s.fd = s.orig_fd = fd
+    s.domain = domain
+    s.stype = stype
+    s.bits = bits | B_LIVE
+    live += 1
+    s.next_live = first_live
+    if first_live != NULL:
+        (<_descriptor>first_live).prev_live = <void *>s
+    first_live = <void *>s
+    return 0
+
+
+cdef int let_go(_descriptor s, object closer) except -1:
+    """Everything of close() but close(2): wake whoever waits, leave the poller."""
+    cdef int fd = s.fd
+    cdef _sender w = s.first, after
+    s.fd = -1
+    s.back = None
+    s.first = s.last = None
+    while w is not None:
+        after = w.next
+        w.next = w.prev = None
+        w.queued = False
+        wake_error(w.thread, ClosedError(closer))
+        w = after
+    if fd >= 0:
+        fd_poller().disown(fd, closer)
+    return 0
+
+
 cdef class _descriptor:
     """What a sock is before it can do anything: its descriptor, from taking it over to closing it."""
 
@@ -272,7 +316,7 @@ cdef class _descriptor:
                 if (d == AF_INET or d == AF_INET6) and (p == 0 or p == IPPROTO_TCP):
                     bits |= B_TCP
             try:
-                self.start(number, d, t, bits)
+                take_over(self, number, d, t, bits)
             except BaseException:
                 c_close(number)
                 raise
@@ -281,32 +325,7 @@ cdef class _descriptor:
             raise ValueError(f"a descriptor is an int >= 0 (or -1 to make a new socket), not {number}")
         if coro_set_flags(number, 0) < 0:
             raise _error(errno)
-        self.start(number, d, t, _kind_of(number))
-
-    cdef int start(self, int fd, int domain, int stype, unsigned int bits) except -1:
-        """Take the descriptor over.  On failure the object stays without one."""
-        global live, first_live
-        cdef FdPoller p
-        if is_foreign():
-            raise WrongThreadError("socks are made in the OS thread of the running loop; "
-                                   "from another one use coro.post(function, *args)")
-        p = fd_poller()
-        self.st = p.state_of(fd)
-        if bits & B_OWNED:
-            p.own(fd)
-        else:
-            # whoever still waits for this number waits for something that is gone
-            p.disown(fd, whoever())
-        self.fd = self.orig_fd = fd
-        self.domain = domain
-        self.stype = stype
-        self.bits = bits | B_LIVE
-        live += 1
-        self.next_live = first_live
-        if first_live != NULL:
-            (<_descriptor>first_live).prev_live = <void *>self
-        first_live = <void *>self
-        return 0
+        take_over(self, number, d, t, _kind_of(number))
 
     def __dealloc__(self):
         global live, first_live
@@ -373,25 +392,8 @@ cdef class _descriptor:
             raise ClosedError()
         if self.bits & B_FILE and self.keep is not None and getattr(self.keep, "closed", False):
             # the file object closed the number behind our back; it may be somebody else's by now
-            self.forget(None)
+            let_go(self, None)
             raise ClosedError()
-        return 0
-
-    cdef int forget(self, object closer) except -1:
-        """Everything of close() but close(2): wake whoever waits, leave the poller."""
-        cdef int fd = self.fd
-        cdef _sender s = self.first, after
-        self.fd = -1
-        self.back = None
-        self.first = self.last = None
-        while s is not None:
-            after = s.next
-            s.next = s.prev = None
-            s.queued = False
-            wake_error(s.thread, ClosedError(closer))
-            s = after
-        if fd >= 0:
-            fd_poller().disown(fd, closer)
         return 0
 
     cdef int c_close(self) except -1:
@@ -403,7 +405,7 @@ cdef class _descriptor:
             raise WrongThreadError("socks are closed in the OS thread of the running loop; "
                                    "from another one use coro.post(s.close)")
         try:
-            self.forget(whoever())
+            let_go(self, whoever())
         finally:
             keep = self.keep
             self.keep = None
@@ -443,7 +445,7 @@ cdef class _descriptor:
         if is_foreign():
             raise WrongThreadError("socks are detached in the OS thread of the running loop: use coro.post")
         fd = self.fd
-        self.forget(whoever())
+        let_go(self, whoever())
         fd_poller().released(fd, self.st)
         return fd
 
@@ -562,7 +564,7 @@ cdef sock _adopt(int fd, int domain, int stype, unsigned int bits):
     cdef bint adopted = False
     try:            # not `except`, which would save the exception being handled at every connection
         s = sock.__new__(sock)
-        s.start(fd, domain, stype, bits)
+        take_over(s, fd, domain, stype, bits)
         adopted = True
     finally:
         if not adopted:
@@ -589,7 +591,7 @@ def _after_fork_in_child():
         fd = d.fd
         d.reader = d.sender = d.first = d.last = None
         if fd >= 0 and not d.bits & B_FILE:
-            d.forget(None)
+            let_go(d, None)
             c_close(fd)
 
 
@@ -626,12 +628,12 @@ def _sendfile(sock s, file, offset, count):
                                 f"{type(file).__name__}: {file!r}") from None
     s.check()
     try:
-        s.begin_send(me)
+        begin_send(s, me)
         try:
             if fd < 0 or not _send_direct(s, me, fd, start, most, &done):
                 _send_copied(s, me, file, fd, start, most, &done)
         finally:
-            s.end_send()
+            end_send(s)
     except BaseException as exc:
         _tell_sent(exc, done)
         raise
@@ -652,7 +654,7 @@ cdef bint _send_direct(sock s, coro me, int fd, object start, object most, Py_ss
     while most is None or done[0] < most:
         n = BIG if most is None else min(BIG, most - done[0])
         if selfish(me):
-            s.pause_send(me)
+            pause_send(s, me)
         at = start + done[0]
         r = coro_sendfile(s.fd, fd, at, 1, n)
         if r > 0:
@@ -662,7 +664,7 @@ cdef bint _send_direct(sock s, coro me, int fd, object start, object most, Py_ss
             break
         e = errno
         if e == EAGAIN:
-            s.wait_writable(me)
+            wait_writable(s, me)
         elif done[0] == 0 and (e == EINVAL or e == ENOSYS or e == ESPIPE or e == EOPNOTSUPP or e == ENOTSOCK):
             return False
         elif e != EINTR:
@@ -699,7 +701,7 @@ cdef int _send_copied(sock s, coro me, object file, int fd, object start, object
             break
         before = done[0]
         try:
-            s.send_views(me, [chunk], len(chunk), 0, 0)
+            send_views(s, me, [chunk], len(chunk), 0, 0)
         except BaseException as exc:
             done[0] = before + getattr(exc, "bytes_sent", 0)
             raise

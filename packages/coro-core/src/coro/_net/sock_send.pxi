@@ -6,6 +6,413 @@
 # by whatever way.  Whoever was handed the sending side and is interrupted in the same moment passes it on.
 
 
+cdef int begin_send(sock s, coro me) except -1:
+    """Become the sender, after those who came before.  Each success is followed by end_send()."""
+    if s.sender is not None:
+        if not s.sender.dead:
+            return queue_send(s, me)
+        # abandoned at the end of a loop; those queued behind it are dead, too
+        s.first = s.last = None
+    s.sender = me
+    return 0
+
+
+cdef int queue_send(sock s, coro me) except -1:
+    cdef _sender w = _sender.__new__(_sender)
+    w.thread = me
+    w.queued = True
+    w.prev = s.last
+    if s.last is None:
+        s.first = w
+    else:
+        s.last.next = w
+    s.last = w
+    try:
+        while not w.granted:
+            suspend(me, WAIT_OBJECT, s)
+            if s.fd < 0:
+                raise ClosedError()
+    except BaseException:
+        if w.granted:
+            # it was handed to us in the same moment: pass it on
+            end_send(s)
+        elif w.queued:
+            leave_queue(s, w)
+        raise
+    return 0
+
+
+cdef int leave_queue(sock s, _sender w) except -1:
+    if w.prev is None:
+        s.first = w.next
+    else:
+        w.prev.next = w.next
+    if w.next is None:
+        s.last = w.prev
+    else:
+        w.next.prev = w.prev
+    w.next = w.prev = None
+    w.queued = False
+    return 0
+
+
+cdef int end_send(sock s) except -1:
+    cdef _sender w
+    while s.first is not None:
+        w = s.first
+        leave_queue(s, w)
+        if not w.thread.dead:
+            w.granted = True
+            s.sender = w.thread
+            # False: it is already scheduled, with an interruption, and will pass the grant on
+            wake(w.thread, None)
+            return 0
+    s.sender = None
+    return 0
+
+
+cdef bint begin_write_wait(sock s, coro me) except -1:
+    """As the sender, after EAGAIN.  True: park now, then resume_send().  False: try again."""
+    cdef int r
+    s.st.flags &= ~<uint32_t>FD_WRITE_READY
+    r = begin_wait(me, s.st, s.fd, FD_WRITE_READY)
+    if r == 1:
+        s.send_epoch = s.st.epoch
+        return True
+    if r == 2:
+        fd_poller().wait_write(s.st, s.fd)
+        if s.fd < 0:
+            raise ClosedError()
+    return False
+
+
+cdef int resume_send(sock s, coro me) except -1:
+    """What stands behind park()."""
+    if me.kind == WAIT_SLICE:
+        end_slice(me)
+    else:
+        end_wait(me, s.st, FD_WRITE_READY, s.send_epoch)
+    if s.fd < 0:
+        raise ClosedError()
+    return 0
+
+
+cdef int wait_writable(sock s, coro me) except -1:
+    if begin_write_wait(s, me):
+        park(me)
+        resume_send(s, me)
+    return 0
+
+
+cdef int send_blocked(sock s, coro me, int flags, bint named) except -1:
+    """After EAGAIN (as the sender): wait, or report it to a caller who asked not to."""
+    if flags & MSG_DONTWAIT:
+        raise _error(EAGAIN)
+    if named and s.domain == AF_UNIX:
+        # unix(7): a full queue of an unconnected peer makes no event on this side
+        _pause(QUEUE_PAUSE_FIRST)
+        return s.check()
+    return wait_writable(s, me)
+
+
+cdef int pause_send(sock s, coro me) except -1:
+    slice(me)
+    if s.fd < 0:
+        raise ClosedError()
+    return 0
+
+
+cdef inline Py_ssize_t send_raw(sock s, const char *p, Py_ssize_t n, int flags) noexcept:
+    if s.bits & B_SOCKET:
+        return c_send(s.fd, p, n, flags | MSG_NOSIGNAL)
+    if flags:
+        return c_send(s.fd, p, n, flags)     # ENOTSOCK
+    return c_write(s.fd, p, n)
+
+
+cdef Py_ssize_t send_first(sock s, const char *p, Py_ssize_t n, int flags) except -1:
+    """c_send() as far as it gets without waiting: how many bytes went out.  Fewer than n: park now, as the sender,
+    then send_rest()."""
+    cdef PyObject *me = running_borrowed()
+    cdef Py_ssize_t r
+    if unlikely(s.fd < 0 or s.bits & B_FILE):
+        s.check()
+    if unlikely(n == 0):
+        return 0
+    if unlikely(s.sender is not None):
+        if flags & MSG_DONTWAIT:
+            raise _error(EAGAIN)
+        return send_rest(s, <coro>me, p, n, 0, flags, SEND_TRY)
+    if unlikely(not flags & MSG_DONTWAIT and selfish(<coro>me)):
+        return send_rest(s, <coro>me, p, n, 0, flags, SEND_PAUSE)
+    r = send_raw(s, p, n, flags)
+    if likely(r == n):
+        return n
+    return send_partly(s, <coro>me, p, n, r, flags)
+
+
+cdef Py_ssize_t send_partly(sock s, coro me, const char *p, Py_ssize_t n, Py_ssize_t r, int flags) except -1:
+    """The first attempt's result was `r`: less than n, or less than 0 with the reason in errno."""
+    cdef int e = errno
+    if r >= 0:
+        return send_rest(s, me, p, n, r, flags, SEND_TRY)
+    if e != EAGAIN and e != EINTR:
+        raise _error(e)
+    return send_rest(s, me, p, n, 0, flags, SEND_TRY if e == EINTR else SEND_BLOCKED)
+
+
+cdef Py_ssize_t send_rest(sock s, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags, int step) except -1:
+    """The slow way: in the queue, with waiting.  Returns as send_first() does."""
+    cdef bint parks = False
+    cdef Py_ssize_t r
+    cdef int e
+    try:
+        if step != SEND_RESUMED:
+            begin_send(s, me)
+        try:
+            if step == SEND_RESUMED:
+                resume_send(s, me)
+            elif step == SEND_PAUSE:
+                begin_slice(me)
+                parks = True
+            elif step == SEND_BLOCKED:
+                parks = begin_blocked(s, me, flags)
+            while done < n and not parks:
+                r = send_raw(s, p + done, n - done, flags)
+                if r >= 0:
+                    done += r
+                    if done < n and not flags & MSG_DONTWAIT and selfish(me):
+                        begin_slice(me)
+                        parks = True
+                    continue
+                e = errno
+                if e == EAGAIN:
+                    parks = begin_blocked(s, me, flags)
+                elif e != EINTR:
+                    raise _error(e)
+        finally:
+            if not parks:
+                end_send(s)
+    except BaseException as exc:
+        _tell_sent(exc, done)
+        raise
+    return done
+
+
+cdef bint begin_blocked(sock s, coro me, int flags) except -1:
+    """After EAGAIN (as the sender): True to park now, or an exception for a caller who asked not to wait."""
+    if flags & MSG_DONTWAIT:
+        raise _error(EAGAIN)
+    return begin_write_wait(s, me)
+
+
+cdef Py_ssize_t send_object(sock s, object data, int flags) except -1:
+    """A buffer that is not bytes."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return s.c_send(<const char *>view.buf, view.len, flags)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef Py_ssize_t writev_try(sock s, list views, Py_ssize_t first, Py_ssize_t skip) except? -1:
+    """One gathering call from byte `skip` of piece `first` on.  -1, no exception: it would block."""
+    cdef msghdr msg
+    cdef Py_ssize_t n, r
+    cdef int i = 0, e
+    cdef const char *p
+    while first < len(views) and i < IOVECS:
+        p = _piece(views[first], &n)
+        vectors[i].iov_base = <void *>(p + skip)
+        vectors[i].iov_len = n - skip
+        skip = 0
+        i += 1
+        first += 1
+    while True:
+        if s.bits & B_SOCKET:
+            memset(&msg, 0, sizeof(msg))
+            msg.msg_iov = vectors
+            msg.msg_iovlen = i
+            r = c_sendmsg(s.fd, &msg, MSG_NOSIGNAL)
+        else:
+            r = c_writev(s.fd, vectors, i)
+        if r >= 0:
+            return r
+        e = errno
+        if e == EAGAIN:
+            return -1
+        if e != EINTR:
+            raise _error(e)
+
+
+cdef Py_ssize_t send_views(sock s, coro me, list views, Py_ssize_t total, Py_ssize_t done, int flags) except -1:
+    """As the sender: all pieces but the first `done` bytes."""
+    cdef Py_ssize_t first = 0, skip = done, r, n
+    try:
+        while done < total:
+            _piece(views[first], &n)
+            if skip >= n:
+                skip -= n
+                first += 1
+                continue
+            if selfish(me):
+                pause_send(s, me)
+            r = writev_try(s, views, first, skip)
+            while r < 0:
+                send_blocked(s, me, flags, False)
+                r = writev_try(s, views, first, skip)
+            done += r
+            skip += r
+    except BaseException as exc:
+        _tell_sent(exc, done)
+        raise
+    return total
+
+
+cdef Py_ssize_t sendto_try(sock s, const char *p, Py_ssize_t n, object address, int flags) except? -1:
+    cdef sockaddr_storage sa
+    cdef socklen_t length = _parse(s.domain, address, &sa)
+    cdef Py_ssize_t r
+    cdef int e
+    while True:
+        r = c_sendto(s.fd, p, n, flags | MSG_NOSIGNAL, <sockaddr *>&sa, length)
+        if r >= 0:
+            return r
+        e = errno
+        if e == EAGAIN:
+            return -1
+        if e != EINTR:
+            raise _error(e)
+
+
+cdef Py_ssize_t sendmsg_try(sock s, list views, list control, object address, int flags) except? -1:
+    """One sendmsg(2).  -1 without an exception: it would block."""
+    cdef sockaddr_storage sa
+    cdef msghdr msg
+    cdef cmsghdr *c
+    cdef Py_ssize_t r, n, room = 0
+    cdef const char *p
+    cdef char *buffer = NULL
+    cdef int i = 0, e
+    memset(&msg, 0, sizeof(msg))
+    if address is not None:
+        msg.msg_namelen = _parse(s.domain, address, &sa)
+        msg.msg_name = &sa
+    for view in views:
+        p = _piece(view, &n)
+        vectors[i].iov_base = <void *>p
+        vectors[i].iov_len = n
+        i += 1
+    msg.msg_iov = vectors
+    msg.msg_iovlen = i
+    for level, kind, data in control:
+        room += CMSG_SPACE(PyBytes_GET_SIZE(data))
+    if room:
+        buffer = <char *>PyMem_Malloc(room)
+        if buffer == NULL:
+            raise MemoryError()
+        memset(buffer, 0, room)
+        msg.msg_control = buffer
+        msg.msg_controllen = room
+    try:
+        c = CMSG_FIRSTHDR(&msg) if room else NULL
+        for level, kind, data in control:
+            n = PyBytes_GET_SIZE(data)
+            if c == NULL:
+                raise RuntimeError("no room for the ancillary data: the system's CMSG_SPACE() and CMSG_NXTHDR() "
+                                   "disagree")
+            c.cmsg_level = level
+            c.cmsg_type = kind
+            c.cmsg_len = CMSG_LEN(n)
+            memcpy(CMSG_DATA(c), PyBytes_AS_STRING(data), n)
+            c = CMSG_NXTHDR(&msg, c)
+        while True:
+            r = c_sendmsg(s.fd, &msg, flags | MSG_NOSIGNAL)
+            if r >= 0:
+                return r
+            e = errno
+            if e == EAGAIN:
+                return -1
+            if e != EINTR:
+                raise _error(e)
+    finally:
+        PyMem_Free(buffer)
+
+
+cdef int connect_try(sock s, object address) except? -1:
+    """0, or the errno of an attempt that goes on or may be repeated."""
+    cdef sockaddr_storage sa
+    cdef socklen_t length = _parse(s.domain, address, &sa)
+    cdef bytes wanted = PyBytes_FromStringAndSize(<char *>&sa, length)
+    cdef int e = 0
+    if s.begun and s.begun != wanted:
+        end_attempt(s)
+    if c_connect(s.fd, <sockaddr *>&sa, length) < 0:
+        e = errno
+        if e == ECONNABORTED:
+            # Linux reports the end of an earlier attempt (whose error SO_ERROR gave us) once more before it
+            # begins a new one
+            e = 0 if c_connect(s.fd, <sockaddr *>&sa, length) == 0 else errno
+    if e == EINPROGRESS or e == EINTR or e == EALREADY and s.begun:
+        s.begun = wanted
+        return e
+    if e == 0 and s.begun == STANDS:
+        raise _error(EISCONN)
+    s.begun = STANDS if e == 0 and s.begun is not None else None
+    if e == 0 or e == EAGAIN:
+        return e
+    raise _error(e)
+
+
+cdef int end_attempt(sock s) except -1:
+    """Give up the attempt that an interrupted connect() left under way.  The kernel goes on with it, and whatever
+    address the next connect(2) has, tells how that one ended."""
+    cdef sockaddr sa
+    cdef int error
+    cdef socklen_t size = sizeof(error)
+    memset(&sa, 0, sizeof(sa))
+    sa.sa_family = AF_UNSPEC
+    # connect(2): this dissolves the association; not every system has it for TCP
+    if c_connect(s.fd, &sa, sizeof(sa)) < 0:
+        raise _error(EALREADY)
+    s.begun = None
+    c_getsockopt(s.fd, SOL_SOCKET, SO_ERROR, &error, &size)     # (that it was given up is no news)
+    return 0
+
+
+cdef int connect_one(sock s, coro me, object address) except -1:
+    """As the sender: connect to a numeric address."""
+    cdef FdPoller p
+    cdef int e, error = 0
+    cdef socklen_t size = sizeof(error)
+    cdef double delay = QUEUE_PAUSE_FIRST
+    # what the poller remembers of the time before (an idle socket hangs up, says epoll) is about no
+    # connection
+    s.st.flags &= ~<uint32_t>(FD_READ_READY | FD_WRITE_READY | FD_NO_SHORTCUT)
+    while True:
+        e = connect_try(s, address)
+        if e == 0:
+            return 0
+        if e != EAGAIN or s.domain != AF_UNIX:
+            break
+        # connect(2): the queue of a UNIX listener is full; nothing was begun and no event will come
+        _pause(delay)
+        s.check()
+        delay = min(delay * 2, <double>QUEUE_PAUSE_MOST)
+    while not coro_poll_out(s.fd):
+        p = fd_poller()
+        p.wait_write_fresh(s.st, s.fd)
+        s.check()
+    s.begun = None
+    if c_getsockopt(s.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0:
+        raise _error(errno)
+    if error:
+        raise _error(error)
+    s.begun = STANDS
+    return 0
+
+
 cdef class sock(_receiver):
     """A descriptor whose calls block only the calling thread.
 
@@ -32,208 +439,12 @@ cdef class sock(_receiver):
 
     # -- sending
 
-    cdef int begin_send(self, coro me) except -1:
-        """Become the sender, after those who came before.  Each success is followed by end_send()."""
-        if self.sender is not None:
-            if not self.sender.dead:
-                return self.queue_send(me)
-            # abandoned at the end of a loop; those queued behind it are dead, too
-            self.first = self.last = None
-        self.sender = me
-        return 0
-
-    cdef int queue_send(self, coro me) except -1:
-        cdef _sender s = _sender.__new__(_sender)
-        s.thread = me
-        s.queued = True
-        s.prev = self.last
-        if self.last is None:
-            self.first = s
-        else:
-            self.last.next = s
-        self.last = s
-        try:
-            while not s.granted:
-                suspend(me, WAIT_OBJECT, self)
-                if self.fd < 0:
-                    raise ClosedError()
-        except BaseException:
-            if s.granted:
-                # it was handed to us in the same moment: pass it on
-                self.end_send()
-            elif s.queued:
-                self.leave_queue(s)
-            raise
-        return 0
-
-    cdef int leave_queue(self, _sender s) except -1:
-        if s.prev is None:
-            self.first = s.next
-        else:
-            s.prev.next = s.next
-        if s.next is None:
-            self.last = s.prev
-        else:
-            s.next.prev = s.prev
-        s.next = s.prev = None
-        s.queued = False
-        return 0
-
-    cdef int end_send(self) except -1:
-        cdef _sender s
-        while self.first is not None:
-            s = self.first
-            self.leave_queue(s)
-            if not s.thread.dead:
-                s.granted = True
-                self.sender = s.thread
-                # False: it is already scheduled, with an interruption, and will pass the grant on
-                wake(s.thread, None)
-                return 0
-        self.sender = None
-        return 0
-
-    cdef bint begin_write_wait(self, coro me) except -1:
-        """As the sender, after EAGAIN.  True: park now, then resume_send().  False: try again."""
-        cdef int r
-        self.st.flags &= ~<uint32_t>FD_WRITE_READY
-        r = begin_wait(me, self.st, self.fd, FD_WRITE_READY)
-        if r == 1:
-            self.send_epoch = self.st.epoch
-            return True
-        if r == 2:
-            fd_poller().wait_write(self.st, self.fd)
-            if self.fd < 0:
-                raise ClosedError()
-        return False
-
-    cdef int resume_send(self, coro me) except -1:
-        """What stands behind park()."""
-        if me.kind == WAIT_SLICE:
-            end_slice(me)
-        else:
-            end_wait(me, self.st, FD_WRITE_READY, self.send_epoch)
-        if self.fd < 0:
-            raise ClosedError()
-        return 0
-
-    cdef int wait_writable(self, coro me) except -1:
-        if self.begin_write_wait(me):
-            park(me)
-            self.resume_send(me)
-        return 0
-
-    cdef int send_blocked(self, coro me, int flags, bint named) except -1:
-        """After EAGAIN (as the sender): wait, or report it to a caller who asked not to."""
-        if flags & MSG_DONTWAIT:
-            raise _error(EAGAIN)
-        if named and self.domain == AF_UNIX:
-            # unix(7): a full queue of an unconnected peer makes no event on this side
-            _pause(QUEUE_PAUSE_FIRST)
-            return self.check()
-        return self.wait_writable(me)
-
-    cdef int pause_send(self, coro me) except -1:
-        slice(me)
-        if self.fd < 0:
-            raise ClosedError()
-        return 0
-
-    cdef inline Py_ssize_t send_raw(self, const char *p, Py_ssize_t n, int flags) noexcept:
-        if self.bits & B_SOCKET:
-            return c_send(self.fd, p, n, flags | MSG_NOSIGNAL)
-        if flags:
-            return c_send(self.fd, p, n, flags)     # ENOTSOCK
-        return c_write(self.fd, p, n)
-
     cdef Py_ssize_t c_send(self, const char *p, Py_ssize_t n, int flags) except -1:
-        cdef Py_ssize_t done = self.send_first(p, n, flags)
+        cdef Py_ssize_t done = send_first(self, p, n, flags)
         while done < n:
             park(self.sender)
-            done = self.send_rest(self.sender, p, n, done, flags, SEND_RESUMED)
+            done = send_rest(self, self.sender, p, n, done, flags, SEND_RESUMED)
         return n
-
-    cdef Py_ssize_t send_first(self, const char *p, Py_ssize_t n, int flags) except -1:
-        """c_send() as far as it gets without waiting: how many bytes went out.  Fewer than n: park now, as the sender,
-        then send_rest()."""
-        cdef PyObject *me = running_borrowed()
-        cdef Py_ssize_t r
-        if unlikely(self.fd < 0 or self.bits & B_FILE):
-            self.check()
-        if unlikely(n == 0):
-            return 0
-        if unlikely(self.sender is not None):
-            if flags & MSG_DONTWAIT:
-                raise _error(EAGAIN)
-            return self.send_rest(<coro>me, p, n, 0, flags, SEND_TRY)
-        if unlikely(not flags & MSG_DONTWAIT and selfish(<coro>me)):
-            return self.send_rest(<coro>me, p, n, 0, flags, SEND_PAUSE)
-        r = self.send_raw(p, n, flags)
-        if likely(r == n):
-            return n
-        return self.send_partly(<coro>me, p, n, r, flags)
-
-    cdef Py_ssize_t send_partly(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t r, int flags) except -1:
-        """The first attempt's result was `r`: less than n, or less than 0 with the reason in errno."""
-        cdef int e = errno
-        if r >= 0:
-            return self.send_rest(me, p, n, r, flags, SEND_TRY)
-        if e != EAGAIN and e != EINTR:
-            raise _error(e)
-        return self.send_rest(me, p, n, 0, flags, SEND_TRY if e == EINTR else SEND_BLOCKED)
-
-    cdef Py_ssize_t send_rest(self, coro me, const char *p, Py_ssize_t n, Py_ssize_t done, int flags,
-                              int step) except -1:
-        """The slow way: in the queue, with waiting.  Returns as send_first() does."""
-        cdef bint parks = False
-        cdef Py_ssize_t r
-        cdef int e
-        try:
-            if step != SEND_RESUMED:
-                self.begin_send(me)
-            try:
-                if step == SEND_RESUMED:
-                    self.resume_send(me)
-                elif step == SEND_PAUSE:
-                    begin_slice(me)
-                    parks = True
-                elif step == SEND_BLOCKED:
-                    parks = self.begin_blocked(me, flags)
-                while done < n and not parks:
-                    r = self.send_raw(p + done, n - done, flags)
-                    if r >= 0:
-                        done += r
-                        if done < n and not flags & MSG_DONTWAIT and selfish(me):
-                            begin_slice(me)
-                            parks = True
-                        continue
-                    e = errno
-                    if e == EAGAIN:
-                        parks = self.begin_blocked(me, flags)
-                    elif e != EINTR:
-                        raise _error(e)
-            finally:
-                if not parks:
-                    self.end_send()
-        except BaseException as exc:
-            _tell_sent(exc, done)
-            raise
-        return done
-
-    cdef bint begin_blocked(self, coro me, int flags) except -1:
-        """After EAGAIN (as the sender): True to park now, or an exception for a caller who asked not to wait."""
-        if flags & MSG_DONTWAIT:
-            raise _error(EAGAIN)
-        return self.begin_write_wait(me)
-
-    cdef Py_ssize_t send_object(self, object data, int flags) except -1:
-        """A buffer that is not bytes."""
-        cdef Py_buffer view
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            return self.c_send(<const char *>view.buf, view.len, flags)
-        finally:
-            PyBuffer_Release(&view)
 
     def send(self, data, int flags=0):
         """Send all of ``data`` (any bytes-like object); returns its length.
@@ -244,12 +455,12 @@ cdef class sock(_receiver):
         """
         cdef Py_ssize_t done
         if type(data) is not bytes:
-            return self.send_object(data, flags)
+            return send_object(self, data, flags)
         # c_send(), but without a frame of its own
-        done = self.send_first(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
+        done = send_first(self, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
         while done < PyBytes_GET_SIZE(data):
             park(self.sender)
-            done = self.send_rest(self.sender, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), done, flags,
+            done = send_rest(self, self.sender, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), done, flags,
                                   SEND_RESUMED)
         return done
 
@@ -257,66 +468,13 @@ cdef class sock(_receiver):
         """The same as send()."""
         if type(data) is bytes:
             return self.c_send(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
-        return self.send_object(data, flags)
+        return send_object(self, data, flags)
 
     def write(self, data):
         """The same as send() without flags."""
         if type(data) is bytes:
             return self.c_send(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
-        return self.send_object(data, 0)
-
-    cdef Py_ssize_t writev_try(self, list views, Py_ssize_t first, Py_ssize_t skip) except? -1:
-        """One gathering call from byte `skip` of piece `first` on.  -1, no exception: it would block."""
-        cdef msghdr msg
-        cdef Py_ssize_t n, r
-        cdef int i = 0, e
-        cdef const char *p
-        while first < len(views) and i < IOVECS:
-            p = _piece(views[first], &n)
-            vectors[i].iov_base = <void *>(p + skip)
-            vectors[i].iov_len = n - skip
-            skip = 0
-            i += 1
-            first += 1
-        while True:
-            if self.bits & B_SOCKET:
-                memset(&msg, 0, sizeof(msg))
-                msg.msg_iov = vectors
-                msg.msg_iovlen = i
-                r = c_sendmsg(self.fd, &msg, MSG_NOSIGNAL)
-            else:
-                r = c_writev(self.fd, vectors, i)
-            if r >= 0:
-                return r
-            e = errno
-            if e == EAGAIN:
-                return -1
-            if e != EINTR:
-                raise _error(e)
-
-    cdef Py_ssize_t send_views(self, coro me, list views, Py_ssize_t total, Py_ssize_t done,
-                               int flags) except -1:
-        """As the sender: all pieces but the first `done` bytes."""
-        cdef Py_ssize_t first = 0, skip = done, r, n
-        try:
-            while done < total:
-                _piece(views[first], &n)
-                if skip >= n:
-                    skip -= n
-                    first += 1
-                    continue
-                if selfish(me):
-                    self.pause_send(me)
-                r = self.writev_try(views, first, skip)
-                while r < 0:
-                    self.send_blocked(me, flags, False)
-                    r = self.writev_try(views, first, skip)
-                done += r
-                skip += r
-        except BaseException as exc:
-            _tell_sent(exc, done)
-            raise
-        return total
+        return send_object(self, data, 0)
 
     cdef Py_ssize_t c_writev(self, object pieces) except -1:
         cdef coro me = running_thread()
@@ -328,11 +486,11 @@ cdef class sock(_receiver):
             joined = b"".join(views)
             return self.c_send(joined, total, 0)
         try:
-            self.begin_send(me)
+            begin_send(self, me)
             try:
-                return self.send_views(me, views, total, 0, 0)
+                return send_views(self, me, views, total, 0, 0)
             finally:
-                self.end_send()
+                end_send(self)
         except BaseException as exc:
             if not hasattr(exc, "bytes_sent"):
                 _tell_sent(exc, 0)
@@ -345,21 +503,6 @@ cdef class sock(_receiver):
         """
         return self.c_writev(data_list)
 
-    cdef Py_ssize_t sendto_try(self, const char *p, Py_ssize_t n, object address, int flags) except? -1:
-        cdef sockaddr_storage sa
-        cdef socklen_t length = _parse(self.domain, address, &sa)
-        cdef Py_ssize_t r
-        cdef int e
-        while True:
-            r = c_sendto(self.fd, p, n, flags | MSG_NOSIGNAL, <sockaddr *>&sa, length)
-            if r >= 0:
-                return r
-            e = errno
-            if e == EAGAIN:
-                return -1
-            if e != EINTR:
-                raise _error(e)
-
     cdef Py_ssize_t c_sendto(self, object data, object address, int flags) except -1:
         cdef coro me = running_thread()
         cdef Py_ssize_t r, n
@@ -367,74 +510,21 @@ cdef class sock(_receiver):
         cdef object view = data if type(data) is bytes else memoryview(data).cast("B")
         p = _piece(view, &n)
         self.check()
-        self.begin_send(me)
+        begin_send(self, me)
         try:
             if selfish(me):
-                self.pause_send(me)
+                pause_send(self, me)
             while True:
-                r = self.sendto_try(p, n, address, flags)
+                r = sendto_try(self, p, n, address, flags)
                 if r >= 0:
                     return r
-                self.send_blocked(me, flags, True)
+                send_blocked(self, me, flags, True)
         finally:
-            self.end_send()
+            end_send(self)
 
     def sendto(self, data, address, int flags=0):
         """Send one datagram; returns its length.  The address is numeric: ``ValueError`` for a name."""
         return self.c_sendto(data, address, flags)
-
-    cdef Py_ssize_t sendmsg_try(self, list views, list control, object address, int flags) except? -1:
-        """One sendmsg(2).  -1 without an exception: it would block."""
-        cdef sockaddr_storage sa
-        cdef msghdr msg
-        cdef cmsghdr *c
-        cdef Py_ssize_t r, n, room = 0
-        cdef const char *p
-        cdef char *buffer = NULL
-        cdef int i = 0, e
-        memset(&msg, 0, sizeof(msg))
-        if address is not None:
-            msg.msg_namelen = _parse(self.domain, address, &sa)
-            msg.msg_name = &sa
-        for view in views:
-            p = _piece(view, &n)
-            vectors[i].iov_base = <void *>p
-            vectors[i].iov_len = n
-            i += 1
-        msg.msg_iov = vectors
-        msg.msg_iovlen = i
-        for level, kind, data in control:
-            room += CMSG_SPACE(PyBytes_GET_SIZE(data))
-        if room:
-            buffer = <char *>PyMem_Malloc(room)
-            if buffer == NULL:
-                raise MemoryError()
-            memset(buffer, 0, room)
-            msg.msg_control = buffer
-            msg.msg_controllen = room
-        try:
-            c = CMSG_FIRSTHDR(&msg) if room else NULL
-            for level, kind, data in control:
-                n = PyBytes_GET_SIZE(data)
-                if c == NULL:
-                    raise RuntimeError("no room for the ancillary data: the system's CMSG_SPACE() and CMSG_NXTHDR() "
-                                       "disagree")
-                c.cmsg_level = level
-                c.cmsg_type = kind
-                c.cmsg_len = CMSG_LEN(n)
-                memcpy(CMSG_DATA(c), PyBytes_AS_STRING(data), n)
-                c = CMSG_NXTHDR(&msg, c)
-            while True:
-                r = c_sendmsg(self.fd, &msg, flags | MSG_NOSIGNAL)
-                if r >= 0:
-                    return r
-                e = errno
-                if e == EAGAIN:
-                    return -1
-                if e != EINTR:
-                    raise _error(e)
-        finally:
-            PyMem_Free(buffer)
 
     def sendmsg(self, buffers, ancdata=(), int flags=0, address=None):
         """Send pieces with ancillary data ``[(level, type, data), ...]``; returns the number of bytes.
@@ -452,20 +542,20 @@ cdef class sock(_receiver):
             views = [b"".join(views)]
         self.check()
         try:
-            self.begin_send(me)
+            begin_send(self, me)
             try:
                 if not flags & MSG_DONTWAIT and selfish(me):
-                    self.pause_send(me)
+                    pause_send(self, me)
                 while True:
-                    r = self.sendmsg_try(views, control, address, flags)
+                    r = sendmsg_try(self, views, control, address, flags)
                     if r >= 0:
                         break
-                    self.send_blocked(me, flags, address is not None)
+                    send_blocked(self, me, flags, address is not None)
                 if r < total and self.bits & B_STREAM:
-                    r = self.send_views(me, views, total, r, flags)
+                    r = send_views(self, me, views, total, r, flags)
                 return r
             finally:
-                self.end_send()
+                end_send(self)
         except BaseException as exc:
             if not hasattr(exc, "bytes_sent"):
                 _tell_sent(exc, 0)
@@ -501,86 +591,16 @@ cdef class sock(_receiver):
         cdef FdPoller p
         cdef unsigned int fflags
         self.check()
-        self.begin_send(me)
+        begin_send(self, me)
         try:
             p = fd_poller()
             p.wait_write_fresh(self.st, self.fd)
             self.check()
         finally:
-            self.end_send()
+            end_send(self)
         return p.details(self.fd, FD_WRITE_READY, &fflags)
 
     # -- connecting
-
-    cdef int connect_try(self, object address) except? -1:
-        """0, or the errno of an attempt that goes on or may be repeated."""
-        cdef sockaddr_storage sa
-        cdef socklen_t length = _parse(self.domain, address, &sa)
-        cdef bytes wanted = PyBytes_FromStringAndSize(<char *>&sa, length)
-        cdef int e = 0
-        if self.begun and self.begun != wanted:
-            self.end_attempt()
-        if c_connect(self.fd, <sockaddr *>&sa, length) < 0:
-            e = errno
-            if e == ECONNABORTED:
-                # Linux reports the end of an earlier attempt (whose error SO_ERROR gave us) once more before it
-                # begins a new one
-                e = 0 if c_connect(self.fd, <sockaddr *>&sa, length) == 0 else errno
-        if e == EINPROGRESS or e == EINTR or e == EALREADY and self.begun:
-            self.begun = wanted
-            return e
-        if e == 0 and self.begun == STANDS:
-            raise _error(EISCONN)
-        self.begun = STANDS if e == 0 and self.begun is not None else None
-        if e == 0 or e == EAGAIN:
-            return e
-        raise _error(e)
-
-    cdef int end_attempt(self) except -1:
-        """Give up the attempt that an interrupted connect() left under way.  The kernel goes on with it, and whatever
-        address the next connect(2) has, tells how that one ended."""
-        cdef sockaddr sa
-        cdef int error
-        cdef socklen_t size = sizeof(error)
-        memset(&sa, 0, sizeof(sa))
-        sa.sa_family = AF_UNSPEC
-        # connect(2): this dissolves the association; not every system has it for TCP
-        if c_connect(self.fd, &sa, sizeof(sa)) < 0:
-            raise _error(EALREADY)
-        self.begun = None
-        c_getsockopt(self.fd, SOL_SOCKET, SO_ERROR, &error, &size)     # (that it was given up is no news)
-        return 0
-
-    cdef int connect_one(self, coro me, object address) except -1:
-        """As the sender: connect to a numeric address."""
-        cdef FdPoller p
-        cdef int e, error = 0
-        cdef socklen_t size = sizeof(error)
-        cdef double delay = QUEUE_PAUSE_FIRST
-        # what the poller remembers of the time before (an idle socket hangs up, says epoll) is about no
-        # connection
-        self.st.flags &= ~<uint32_t>(FD_READ_READY | FD_WRITE_READY | FD_NO_SHORTCUT)
-        while True:
-            e = self.connect_try(address)
-            if e == 0:
-                return 0
-            if e != EAGAIN or self.domain != AF_UNIX:
-                break
-            # connect(2): the queue of a UNIX listener is full; nothing was begun and no event will come
-            _pause(delay)
-            self.check()
-            delay = min(delay * 2, <double>QUEUE_PAUSE_MOST)
-        while not coro_poll_out(self.fd):
-            p = fd_poller()
-            p.wait_write_fresh(self.st, self.fd)
-            self.check()
-        self.begun = None
-        if c_getsockopt(self.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0:
-            raise _error(errno)
-        if error:
-            raise _error(error)
-        self.begun = STANDS
-        return 0
 
     cdef int c_connect(self, object address, bint resolve) except -1:
         cdef coro me = running_thread()
@@ -595,22 +615,22 @@ cdef class sock(_receiver):
                 from coro.resolver import addresses
                 hosts = addresses(host, self.domain)
                 self.check()
-                self.begin_send(me)
+                begin_send(self, me)
                 try:
                     for host in hosts:
                         try:
-                            self.connect_one(me, (host, *address[1:]))
+                            connect_one(self, me, (host, *address[1:]))
                             return 0
                         except OSError as e:
                             error = e
                 finally:
-                    self.end_send()
+                    end_send(self)
                 raise error
-        self.begin_send(me)
+        begin_send(self, me)
         try:
-            self.connect_one(me, address)
+            connect_one(self, me, address)
         finally:
-            self.end_send()
+            end_send(self)
         return 0
 
     def connect(self, address):

@@ -38,7 +38,7 @@ from coro._poll.descriptors cimport (FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_
                                      fd_state, filter_of, slot_of)
 from coro._runtime.scheduler cimport (WAIT_SELECT, add_joiner, cancel_alarm, coro, deadline_after, is_past,
                                       remove_joiner, running_thread, set_alarm, suspend, suspend_outside, whoever)
-from coro._net.sock cimport _descriptor, _receiver
+from coro._net.sock cimport _descriptor, _receiver, reader_busy
 from coro._sync.waiters cimport (ACQUIRE, GET, JOIN, LOCK, NOT_NOW, PUT, QUEUED, READ, SKIPPED, WAIT, WRITE, Primitive,
                                  choice, choices, join_line, leave_line, new_ticket, units_of, waiter)
 
@@ -376,7 +376,7 @@ cdef class Selection:
                                      "thread")
         elif c.operation >= READ:
             if c.operation == READ and isinstance(c.what, _receiver) and (<_receiver>c.what).reader is not None:
-                (<_receiver>c.what).reader_busy(self.me)
+                reader_busy(<_receiver>c.what, self.me)
         else:
             (<Primitive>c.what).must_wait()
             self.n_lines += 1
