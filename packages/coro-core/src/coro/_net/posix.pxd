@@ -114,14 +114,24 @@ cdef extern from *:
     #endif
     }
 
-    /* Is the descriptor writable (or broken) this instant? */
-    static int coro_poll_out(int fd)
+    /* poll(2) without waiting: 0, or the error's number. */
+    static int coro_poll_now(struct pollfd *fds, Py_ssize_t n)
+    {
+        int r;
+        do {
+            r = poll(fds, (nfds_t)n, 0);
+        } while (r < 0 && errno == EINTR);
+        return r < 0 ? errno : 0;
+    }
+
+    /* What it says of one descriptor this instant; 0 for nothing. */
+    static int coro_poll_one(int fd, short events)
     {
         struct pollfd p;
         p.fd = fd;
-        p.events = POLLOUT;
+        p.events = events;
         p.revents = 0;
-        return poll(&p, 1, 0) > 0;
+        return coro_poll_now(&p, 1) ? 0 : p.revents;
     }
 
     static int coro_sun_path_size(void)
@@ -162,7 +172,13 @@ cdef extern from *:
     int coro_socketpair(int, int, int, int *, int *)
     int coro_accept(int, sockaddr *, socklen_t *)
     int coro_set_flags(int, int)
-    int coro_poll_out(int)
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    short POLLIN, POLLOUT, POLLPRI, POLLNVAL
+    int coro_poll_now(pollfd *, Py_ssize_t) nogil
+    int coro_poll_one(int, short) nogil
     int coro_sun_path_size()
     int bind(int, const sockaddr *, socklen_t)
     int listen(int, int)

@@ -36,7 +36,7 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
 from coro._poll.descriptors cimport (FD_LINGERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE,
-                                     FD_WRITE_READY, FdPoller, begin_wait, end_wait, fd_poller, fd_state)
+                                     FD_WRITE_READY, FdPoller, begin_wait, end_wait, fd_poller, fd_state, stand)
 from coro._runtime.abi cimport require_abi
 from coro._runtime.likely cimport likely, unlikely
 from coro._net.posix cimport *

@@ -208,8 +208,7 @@ cdef object recv_first(_receiver s, Py_ssize_t n, int flags):
         # enter_read() and begin_wait() of a server's thread that has answered and waits for more, without their
         # calls
         s.bits &= ~<unsigned int>B_DRAINED
-        Py_INCREF(<coro>me)
-        s.st.reader = me
+        stand(&s.st.reader, <coro>me)
         begin_io(<coro>me, WAIT_READ, s.fd)
         s.reader = <coro>me
         s.read_epoch = s.st.epoch

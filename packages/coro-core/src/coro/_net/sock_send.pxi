@@ -400,7 +400,7 @@ cdef int connect_one(sock s, coro me, object address) except -1:
         _pause(delay)
         s.check()
         delay = min(delay * 2, <double>QUEUE_PAUSE_MOST)
-    while not coro_poll_out(s.fd):
+    while not coro_poll_one(s.fd, POLLOUT):
         p = fd_poller()
         p.wait_write_fresh(s.st, s.fd)
         s.check()

@@ -180,6 +180,20 @@ cdef inline int filter_of(uint32_t ready) noexcept:
     return F_READ if ready == FD_READ_READY else F_WRITE if ready == FD_WRITE_READY else F_EXCEPT
 
 
+# Enter a free slot, which then owns a reference; leave it again, where nobody else has taken the thread out.
+cdef inline void stand(PyObject **slot, coro me) noexcept:
+    Py_INCREF(me)
+    slot[0] = <PyObject *>me
+
+
+cdef inline bint stand_down(PyObject **slot, coro me) noexcept:
+    if slot[0] != <PyObject *>me:
+        return False
+    slot[0] = NULL
+    Py_DECREF(me)
+    return True
+
+
 # Waiting with little on the stack: what a parked thread leaves there is copied whenever two threads share a slot, so
 # what stands before the wait and after it has returned by then.
 
@@ -190,8 +204,7 @@ cdef inline int begin_wait(coro me, fd_state *s, int fd, uint32_t ready) except 
     if (s.flags & (FD_OWNED | FD_REGISTERED | FD_UNPOLLABLE | ready)) != (FD_OWNED | FD_REGISTERED) \
             or slot[0] != NULL or me.attention or ready == FD_WRITE_READY and not s.armed & FD_WRITE_READY:
         return begin_unusual_wait(me, s, fd, ready)
-    Py_INCREF(me)
-    slot[0] = <PyObject *>me
+    stand(slot, me)
     begin_io(me, WAIT_READ if ready == FD_READ_READY else WAIT_WRITE, fd)
     return 1
 

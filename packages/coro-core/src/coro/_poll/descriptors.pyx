@@ -388,17 +388,15 @@ cdef class FdPoller(Poller):
         if (ready == FD_WRITE_READY and not fresh
                 and (s.flags & (FD_OWNED | FD_REGISTERED)) == (FD_OWNED | FD_REGISTERED)):
             self.arm_writing(fd, s)
-        Py_INCREF(me)
-        slot[0] = <PyObject *>me
+        stand(slot, me)
         if fresh or (s.flags & (FD_OWNED | FD_REGISTERED)) != (FD_OWNED | FD_REGISTERED):
             s.flags &= ~ready
             refused = -1
             try:
                 refused = self.arm(fd, s, <PyObject *>me, fresh)
             finally:
-                if refused != 0 and slot[0] == <PyObject *>me:
-                    slot[0] = NULL
-                    Py_DECREF(me)
+                if refused != 0:
+                    stand_down(slot, me)
             if refused:
                 if s.flags & FD_OWNED:
                     s.flags |= FD_UNPOLLABLE
@@ -407,9 +405,7 @@ cdef class FdPoller(Poller):
         try:
             suspend_fd(me, WAIT_WRITE if ready == FD_WRITE_READY else WAIT_READ, fd)
         finally:
-            if slot[0] == <PyObject *>me:
-                slot[0] = NULL
-                Py_DECREF(me)
+            if stand_down(slot, me):
                 left = True
                 if not s.flags & FD_OWNED:
                     self.retract(fd, s)
@@ -571,8 +567,7 @@ cdef int begin_unusual_wait(coro me, fd_state *s, int fd, uint32_t ready) except
         return 2
     if s.flags & FD_REGISTERED and ready == FD_WRITE_READY:
         p.arm_writing(fd, s)
-    Py_INCREF(me)
-    slot[0] = <PyObject *>me
+    stand(slot, me)
     if s.flags & FD_REGISTERED:
         pass
     elif lingers and p.linger(fd):
@@ -581,9 +576,8 @@ cdef int begin_unusual_wait(coro me, fd_state *s, int fd, uint32_t ready) except
         try:
             refused = p.arm(fd, s, <PyObject *>me, False)
         finally:
-            if refused and slot[0] == <PyObject *>me:
-                slot[0] = NULL
-                Py_DECREF(me)
+            if refused:
+                stand_down(slot, me)
         if refused:
             s.flags |= FD_UNPOLLABLE
             return 2
@@ -597,9 +591,8 @@ cdef int end_unusual_wait(coro me, fd_state *s, uint32_t ready, uint32_t epoch) 
     cdef bint raises = end_io(me), closed = s.epoch != epoch
     if ready == FD_READ_READY and not closed:
         s.flags &= ~<uint32_t>FD_LINGERS
-    if slot[0] == <PyObject *>me:
-        slot[0] = NULL
-        Py_DECREF(me)
+    if stand_down(slot, me):
+        pass
     elif not raises and not closed:
         s.flags &= ~ready
     if raises:

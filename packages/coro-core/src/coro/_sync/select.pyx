@@ -30,14 +30,16 @@ Invariants:
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_XDECREF
+from libc.errno cimport EBADF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from coro._runtime.abi cimport require_abi
 from coro._poll.descriptors cimport (FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_WRITE_READY, FdPoller, fd_poller,
-                                     fd_state, filter_of, slot_of)
+                                     fd_state, filter_of, slot_of, stand, stand_down)
 from coro._runtime.scheduler cimport (WAIT_SELECT, add_joiner, cancel_alarm, coro, deadline_after, is_past,
                                       remove_joiner, running_thread, set_alarm, suspend, suspend_outside, whoever)
+from coro._net.posix cimport POLLIN, POLLNVAL, POLLOUT, coro_poll_now, pollfd
 from coro._net.sock cimport _descriptor, _receiver, reader_busy
 from coro._sync.waiters cimport (ACQUIRE, GET, JOIN, LOCK, NOT_NOW, PUT, QUEUED, READ, SKIPPED, WAIT, WRITE, Primitive,
                                  choice, choices, join_line, leave_line, new_ticket, units_of, waiter)
@@ -49,30 +51,6 @@ from coro._sync.queues import channel, fifo
 from coro.exceptions import ClosedError
 
 require_abi()
-
-cdef extern from *:
-    """
-    #include <errno.h>
-    #include <poll.h>
-    /* poll(2) without waiting. */
-    static int coro_poll_now(struct pollfd *fds, Py_ssize_t n)
-    {
-        int r;
-        do {
-            r = poll(fds, (nfds_t)n, 0);
-        } while (r < 0 && errno == EINTR);
-        return r < 0 ? errno : 0;
-    }
-    """
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    short POLLIN
-    short POLLOUT
-    short POLLNVAL
-    int EBADF
-    int coro_poll_now(pollfd *, Py_ssize_t)
 
 cdef tuple NAMES = ("get", "put", "wait", "acquire", "lock", "join", "read", "write")
 cdef tuple WORDS = ("to get from", "to put into", "for", "for units of", "for", "for the end of", "to read", "to write")
@@ -455,13 +433,12 @@ cdef class Selection:
             return 0
         if slot[0] != NULL:
             p.check_slot(c.fd, s, slot, self.me, filter_of(ready))
-        Py_INCREF(self.me)
-        slot[0] = <PyObject *>self.me
+        stand(slot, self.me)
         if (s.flags & (FD_OWNED | FD_REGISTERED)) != (FD_OWNED | FD_REGISTERED):
             s.flags &= ~ready
             refused = p.arm(c.fd, s, <PyObject *>self.me, False)
             if refused:     # what the kernel does not watch is always ready for poll(2)
-                clear_slot(slot, self.me)
+                stand_down(slot, self.me)
         elif ready == FD_WRITE_READY:
             p.arm_writing(c.fd, s)
         return 0
@@ -496,7 +473,7 @@ cdef class Selection:
         for c in self.cases:
             if c.operation >= READ and c.state != NULL:
                 # Marked by `joined` for the second round below.
-                c.joined = clear_slot(slot_of(c.state, direction(c)), self.me)
+                c.joined = stand_down(slot_of(c.state, direction(c)), self.me)
             elif c.operation == JOIN and c.joined:
                 c.joined = False
                 remove_joiner(<coro>c.what, self.me)
@@ -517,14 +494,6 @@ cdef case noticed(case c):
     if c.operation == JOIN:
         c.value = c.what
     return c
-
-
-cdef bint clear_slot(PyObject **slot, coro me) noexcept:
-    if slot[0] != <PyObject *>me:
-        return False
-    slot[0] = NULL
-    Py_DECREF(me)
-    return True
 
 
 cdef int drop_value(waiter *w) except -1:

@@ -42,6 +42,7 @@ from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint32_t
 
 from coro._runtime.abi cimport require_abi
+from coro._net.posix cimport MSG_DONTWAIT, MSG_TRUNC, POLLIN, POLLOUT, POLLPRI, coro_poll_one
 from coro._poll.descriptors cimport (FD_EXCEPT_READY, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_lookup, fd_poller,
                                      fd_state)
 from coro._runtime.scheduler cimport (WAIT_OBJECT, WAIT_SLEEP, TimerTarget, coro, count_io, running_thread,
@@ -64,18 +65,7 @@ require_abi()
 
 cdef extern from *:
     """
-    #include <poll.h>
     #include <pthread.h>
-    #include <sys/types.h>
-    #include <sys/socket.h>
-    static int coro_poll_one(int fd, short events) {
-        struct pollfd p;
-        p.fd = fd;
-        p.events = events;
-        p.revents = 0;
-        return poll(&p, 1, 0) <= 0 ? 0 : p.revents;
-    }
-
     /* What the interpreter says of an exception that leaves a thread of _thread.start_new_thread(). */
     static void coro_unraisable(PyObject *exc, PyObject *function) {
         PyErr_SetObject((PyObject *)Py_TYPE(exc), exc);
@@ -100,13 +90,10 @@ cdef extern from *:
     void coro_count_forks() nogil
     int coro_lock_timed(PyThread_type_lock, long long) nogil
     int PY_LOCK_ACQUIRED, PY_LOCK_INTR
-    int coro_poll_one(int fd, short events) nogil
-    int POLLIN, POLLOUT, POLLPRI
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int, void *, size_t, int)
     ssize_t c_send "send"(int, const void *, size_t, int)
-    int MSG_DONTWAIT, MSG_TRUNC
 
 ctypedef unsigned long long uint64_number
 
