@@ -43,7 +43,7 @@ def classes() -> dict[str, type]:
 
 def make(cls: type) -> object:
     """One that `__init__` never saw; None where even `__new__` insists on its arguments."""
-    for arguments in ((), (1,), (coro.rw_lock(), True)):
+    for arguments in ((), (1,), (coro.rw_lock(), True), (coro.fifo(),)):
         try:
             return cls.__new__(cls, *arguments)
         except TypeError:

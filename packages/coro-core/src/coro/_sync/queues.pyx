@@ -247,6 +247,9 @@ cdef class values_line:
 
     cdef fifo queue
 
+    def __cinit__(self, fifo queue not None):
+        self.queue = queue
+
     def wait(self):
         """Wait until there is a value, which stays inside; somebody else may take it before the caller does."""
         self.queue.await_item()
@@ -302,9 +305,7 @@ cdef class fifo(Buffer):
     def cv(self):
         """The line of those who wait for a value: ``len(f.cv)``, ``f.cv.raise_all(exc)``. ``f.cv.wait()`` waits until
         there is a value, without taking it."""
-        cdef values_line line = values_line.__new__(values_line)
-        line.queue = self
-        return line
+        return values_line(self)
 
     def push(self, item):
         """Append a value. Waits only if there is a maximum and it is reached (YieldFromMain then in main)."""
