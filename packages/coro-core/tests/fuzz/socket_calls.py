@@ -411,9 +411,10 @@ def run(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--steps", type=int, default=0, help="calls in all, instead of --seconds")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: any")
     parser.add_argument("--emulation", action="store_true", help="try emulated sockets instead")
     options = parser.parse_args(argv)
+    print(f"seed {options.seed}", flush=True)
     end = time.monotonic() + options.seconds
     coro.set_latency_warning(0)  # a sanitizer takes its time
     if options.emulation:

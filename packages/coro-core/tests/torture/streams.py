@@ -18,6 +18,7 @@ import fcntl
 import io
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -315,14 +316,26 @@ def main(budget, options):
             coro.sleep_relative(0.001)
 
 
+def each_number_of_slots(options):
+    """One process each: stacks are laid out once."""
+    status = 0
+    for slots in options.slots:
+        length = ["--seconds", str(options.seconds / len(options.slots)), "--steps", str(options.steps)]
+        command = [sys.executable, __file__, *length, "--seed", str(options.seed), "--slots", str(slots)]
+        status = subprocess.run(command).returncode or status
+    return status
+
+
 def soak(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--steps", type=int, default=0, help="calls in all, instead of --seconds")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: any")
+    parser.add_argument("--slots", type=int, nargs="+", default=[64], help="several share the time")
     options = parser.parse_args(argv)
-    coro.set_stack_slots(options.slots)
+    if len(options.slots) > 1:
+        return each_number_of_slots(options)
+    coro.set_stack_slots(options.slots[0])
     coro.set_latency_warning(0)
     with tempfile.TemporaryFile() as file:
         budget = Budget(options, file)
@@ -332,7 +345,8 @@ def soak(argv):
             budget.failures.append(traceback.format_exc())
     for text in budget.failures:
         print(text, file=sys.stderr)
-    print(f"{budget.calls} calls, {budget.interruptions} interruptions, {budget.bytes} bytes")
+    done = f"{budget.calls} calls, {budget.interruptions} interruptions, {budget.bytes} bytes"
+    print(f"seed {options.seed}, slots {options.slots[0]}: {done}")
     sys.stdout.flush()
     if budget.failures:
         os._exit(1)  # threads may wait for each other for ever
