@@ -77,10 +77,11 @@ def conclude(run: suite.Run, others: list[jobs.Job]) -> int:
     good = run.finish() and not any(job.problem for job in others)
     lines = ["", *run.summary()]
     for job in others:
-        lines.append(f"  {'FAILED' if job.problem else 'ok    '} {job.name} in {job.seconds:.0f} s")
+        mark = "FAILED" if job.problem else "ok    "
+        lines.append(f"  {mark} {job.name} in {job.seconds:.0f} s, {job.cpu:.0f} s of processor time")
         lines += [f"         {line}" for line in ([job.problem, *job.notes] if job.problem else [])]
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    lines.append(f"{used.ru_utime + used.ru_stime:.0f} s of processor time")
+    lines.append(f"{used.ru_utime + used.ru_stime:.0f} s of processor time, building included")
     text = "\n".join(lines)
     (DEV / "log" / "summary.txt").write_text(f"{text}\n")
     print(text, flush=True)

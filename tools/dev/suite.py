@@ -304,8 +304,9 @@ class Run:
             own = [result for result in self.results if result.python == python]
             mine = [job for job in self.jobs if job.name.split()[0] == python.short]
             bad = [job for job in mine if job.problem]
-            seconds = sum(job.seconds for job in mine)
-            lines.append(f"  {'FAILED' if bad else 'ok    '} {python.full:8} {numbers(own)}; {seconds:.0f} s of work")
+            seconds, cpu = sum(job.seconds for job in mine), sum(job.cpu for job in mine)
+            mark = "FAILED" if bad else "ok    "
+            lines.append(f"  {mark} {python.full:8} {numbers(own)} in {seconds:.0f} s, {cpu:.0f} s of processor time")
             for job in bad:
                 lines += [f"         {job.name}: {job.problem}", *(f"           {note}" for note in job.notes)]
         for suite in dict.fromkeys(result.suite for result in self.results):
