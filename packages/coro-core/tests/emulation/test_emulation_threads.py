@@ -432,6 +432,7 @@ def test_a_coro_thread_and_an_os_thread_join_one():
             inside.join()
             while outside.is_alive():
                 coro.sleep_relative(0.001)
+            outside.join()  # a moment: what it leaves is gone only then
             print(sorted(joined))
     """) == ["['inside', 'outside']"]
 
