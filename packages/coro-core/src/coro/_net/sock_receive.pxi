@@ -206,7 +206,8 @@ cdef object recv_first(_receiver s, Py_ssize_t n, int flags):
               == (FD_OWNED | FD_REGISTERED)
               and s.st.reader == NULL and not (<coro>me).attention):
         # enter_read() and begin_wait() of a server's thread that has answered and waits for more, without their
-        # calls
+        # calls. With this and its like in recv_again() in plain form a request over TCP takes 1880 instructions, not
+        # 1770.
         s.bits &= ~<unsigned int>B_DRAINED
         stand(&s.st.reader, <coro>me)
         begin_io(<coro>me, WAIT_READ, s.fd)
