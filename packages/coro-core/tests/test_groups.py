@@ -14,7 +14,7 @@ from support import in_loop, ok, program
 
 import coro
 from coro._runtime.scheduler import _suspend, _wake
-from coro.groups import GroupError, group
+from coro.groups import GroupError, _Child, group
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -810,3 +810,8 @@ def test_fork_inside_the_block():
         "ignore",
     )
     assert sorted(lines) == ["child True", "parent True"]
+
+
+def test_a_child_that_a_signal_handler_kept_from_being_made_counts_for_nothing():
+    """What its end raises would be reported as unraisable, and that is an error here."""
+    _Child.__new__(_Child)

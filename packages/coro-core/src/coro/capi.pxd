@@ -13,8 +13,8 @@ from coro._runtime.abi cimport CORO_ABI, require_abi
 from coro._runtime.scheduler cimport (
     WAIT_OBJECT,
     coro,
+    give_way,
     running_thread,
-    slice,
     spawn_internal,
     suspend,
     wake,

@@ -67,11 +67,11 @@ class _Child:
     __slots__ = ("args", "begun", "function", "group", "kwargs")
 
     def __init__(self, owner: group, function: Any, args: Any, kwargs: Any) -> None:
-        self.begun = False
         self.group = owner
         self.function = function
         self.args = args
         self.kwargs = kwargs
+        self.begun = False  # last: a signal handler may raise before, and what is not whole was not counted
 
     def __call__(self) -> Any:
         group, me = self.group, scheduler.current()
@@ -92,7 +92,7 @@ class _Child:
         return None
 
     def __del__(self) -> None:
-        if not self.begun:
+        if not getattr(self, "begun", True):
             self.group._cancelled()
 
 

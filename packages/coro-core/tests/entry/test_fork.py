@@ -679,12 +679,12 @@ def test_every_hook_of_a_room_stands_in_the_one_list():
     """And nobody else registers one, but for the emulation, which encloses those of the program."""
     source = Path(__file__).parents[2] / "src" / "coro"
     with_hooks, registering = set(), set()
-    for path in sorted(source.rglob("*.py")) + sorted(source.rglob("*.pyx")):
+    for path in sorted(path for kind in ("py", "pyx", "pxi") for path in source.rglob(f"*.{kind}")):
         file, text = path.relative_to(source), path.read_text(encoding="utf-8")
         if "def _after_fork_in_child(" in text:
             with_hooks.add(".".join(("coro", *file.with_suffix("").parts)))
         if re.search(r"register_at_fork\(\s*(?:before|after_)", text):
             registering.add(file.as_posix())
-    named_there = {"coro._runtime.scheduler", "coro._net.sock", "coro._entry.fork"}
+    named_there = {"coro._runtime.parts.fork", "coro._net.sock", "coro._entry.fork"}
     assert with_hooks == {*fork._TABLES, *named_there}
     assert registering == {"_entry/fork.py", "emulation/_modules/os.py"}

@@ -51,7 +51,7 @@ def test_what_others_compile_against_is_looked_at(abi):
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("_runtime/scheduler.pxd", "    cdef uint32_t attention\n", "    cdef uint64_t attention\n"),
+        ("_runtime/scheduler.pxd", "    cdef int shield_level\n", "    cdef long shield_level\n"),
         ("_runtime/scheduler.pxd", "    WAIT_SELECT = 9\n", "    WAIT_SELECT = 10\n"),
         ("_clock/ticks.h", "uint32_t seq;", "uint64_t seq;"),
         ("_switch/slots.h", "uint16_t links;", "uint32_t links;"),

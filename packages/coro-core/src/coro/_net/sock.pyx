@@ -41,8 +41,8 @@ from coro._runtime.abi cimport require_abi
 from coro._runtime.likely cimport likely, unlikely
 from coro._net.posix cimport *
 from coro._runtime.scheduler cimport (THREAD_LOST, WAIT_OBJECT, WAIT_READ, WAIT_SLICE, begin_io, begin_slice, coro,
-                                      end_slice, is_foreign, others_run, park, running_borrowed, running_thread,
-                                      selfish, slice, suspend, wake, wake_error, whoever)
+                                      end_slice, give_way, is_foreign, others_run, park, running_borrowed,
+                                      running_thread, selfish, suspend, wake, wake_error, whoever)
 
 import operator
 import os
@@ -573,7 +573,7 @@ cdef sock _adopt(int fd, int domain, int stype, unsigned int bits):
 
 
 cdef bint is_lost(coro thread) noexcept:
-    return thread is not None and (thread.flags & THREAD_LOST) != 0
+    return thread is not None and (thread.link.flags & THREAD_LOST) != 0
 
 
 def _after_fork_in_child():

@@ -116,7 +116,7 @@ cdef int send_blocked(sock s, coro me, int flags, bint named) except -1:
 
 
 cdef int pause_send(sock s, coro me) except -1:
-    slice(me)
+    give_way(me)
     if s.fd < 0:
         raise ClosedError()
     return 0

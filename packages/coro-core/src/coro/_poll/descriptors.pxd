@@ -7,8 +7,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 from coro._runtime.likely cimport unlikely
-from coro._runtime.scheduler cimport (Poller, TimerTarget, WAIT_READ, WAIT_WRITE, begin_io, coro,
-                                      deliver as raise_interruption, end_io)
+from coro._runtime.scheduler cimport (Poller, TimerTarget, WAIT_READ, WAIT_WRITE, begin_io, coro, end_io,
+                                      raise_due)
 
 
 cdef enum:
@@ -202,7 +202,7 @@ cdef inline bint stand_down(PyObject **slot, coro me) noexcept:
 cdef inline int begin_wait(coro me, fd_state *s, int fd, uint32_t ready) except -1:
     cdef PyObject **slot = &s.reader if ready == FD_READ_READY else &s.writer
     if (s.flags & (FD_OWNED | FD_REGISTERED | FD_UNPOLLABLE | ready)) != (FD_OWNED | FD_REGISTERED) \
-            or slot[0] != NULL or me.attention or ready == FD_WRITE_READY and not s.armed & FD_WRITE_READY:
+            or slot[0] != NULL or me.link.attention or ready == FD_WRITE_READY and not s.armed & FD_WRITE_READY:
         return begin_unusual_wait(me, s, fd, ready)
     stand(slot, me)
     begin_io(me, WAIT_READ if ready == FD_READ_READY else WAIT_WRITE, fd)
@@ -215,6 +215,6 @@ cdef inline int end_wait(coro me, fd_state *s, uint32_t ready, uint32_t epoch) e
                 or (s.reader if ready == FD_READ_READY else s.writer) == <PyObject *>me):
         return end_unusual_wait(me, s, ready, epoch)
     if unlikely(end_io(me)):
-        return raise_interruption(me)
+        return raise_due(me)
     s.flags &= ~ready
     return 0

@@ -39,8 +39,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 
 from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport (Poller, WAIT_READ, WAIT_WRITE, begin_io, coro, deliver as raise_interruption,
-                                      end_io, poller, running_thread, slice as give_way, suspend_fd, wake, wake_error)
+from coro._runtime.scheduler cimport (Poller, WAIT_READ, WAIT_WRITE, begin_io, coro, end_io, give_way, poller,
+                                      raise_due, running_thread, suspend_fd, wake, wake_error)
 
 from coro import oserrors
 from coro._poll.filters import EVFILT
@@ -563,7 +563,7 @@ cdef int begin_unusual_wait(coro me, fd_state *s, int fd, uint32_t ready) except
         s.flags &= ~<uint32_t>FD_LINGERS
         if s.flags & FD_LINGERED:
             p.judge(s, lingers)
-    if slot[0] != NULL or me.attention or (s.flags & (FD_OWNED | FD_UNPOLLABLE)) != FD_OWNED:
+    if slot[0] != NULL or me.link.attention or (s.flags & (FD_OWNED | FD_UNPOLLABLE)) != FD_OWNED:
         return 2
     if s.flags & FD_REGISTERED and ready == FD_WRITE_READY:
         p.arm_writing(fd, s)
@@ -596,7 +596,7 @@ cdef int end_unusual_wait(coro me, fd_state *s, uint32_t ready, uint32_t epoch) 
     elif not raises and not closed:
         s.flags &= ~ready
     if raises:
-        raise_interruption(me)
+        raise_due(me)
     if closed:
         raise ClosedError()
     return 0

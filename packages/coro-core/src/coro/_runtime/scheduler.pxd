@@ -33,6 +33,17 @@ cdef extern from "_runtime/timers.h" nogil:
         void *owner
 
 
+cdef extern from "_runtime/run_queue.h" nogil:
+    ctypedef struct coro_link:
+        coro_link *next
+        coro_link *prev
+        PyObject *thread
+        uint32_t flags
+        uint32_t attention
+    int SCHEDULED "CORO_SCHEDULED"
+    int IN_SLICE "CORO_IN_SLICE"
+
+
 # What a suspended thread waits for (reports, deadlock detection).
 cdef enum:
     WAIT_YIELD = 0
@@ -47,11 +58,9 @@ cdef enum:
     WAIT_SELECT = 9
 
 
-cdef enum:              # in coro.flags
+cdef enum:              # in coro.link.flags, besides CORO_SCHEDULED and CORO_IN_SLICE of run_queue.h
     STARTED = 1
     DEAD = 2
-    SCHEDULED = 4
-    IN_SLICE = 8
     DAEMON = 16
     REGISTERED = 32
     DELIVER = 64        # scheduled in order to raise an interruption
@@ -74,17 +83,9 @@ cdef enum:
 ctypedef int64_t (*profile_hook)(int what, PyObject *thread, int64_t now) noexcept
 
 
-cdef struct coro_link:
-    coro_link *next
-    coro_link *prev
-    PyObject *thread
-
-
 cdef class coro:
     # what every switch touches comes first
-    cdef coro_link link
-    cdef uint32_t flags
-    cdef uint32_t attention
+    cdef coro_link link         # flags and attention are in there
     cdef int kind
     cdef int ident
     cdef int no_switch_depth
@@ -133,8 +134,8 @@ cdef bint wake_error(coro t, object exc) noexcept
 cdef void park(coro me) noexcept
 cdef void begin_io(coro me, int kind, int fd) noexcept
 cdef bint end_io(coro me) noexcept
-cdef int deliver(coro me) except -1
-cdef int slice(coro me) except -1
+cdef int raise_due(coro me) except -1
+cdef int give_way(coro me) except -1
 cdef int begin_slice(coro me) except -1
 cdef int end_slice(coro me) except -1
 cdef int selfish(coro me) noexcept

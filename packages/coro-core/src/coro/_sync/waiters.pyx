@@ -216,7 +216,7 @@ cdef waiter *take(wait_line *line, waiter *w):
     if t.dead:
         remove_dead(line, w)
         return NULL
-    if t.attention and current_thread() is not t:
+    if t.link.attention and current_thread() is not t:
         leave_line(line, w, SKIPPED)
         return NULL
     grant(line, w)
@@ -260,7 +260,7 @@ cdef int skip_doomed(wait_line *line) except -1:
             remove_dead(line, w)
             if others_too:
                 following = line.first
-        elif t.attention and t.scheduled:
+        elif t.link.attention and t.scheduled:
             leave_line(line, w, SKIPPED)
         w = following
     return 0
@@ -275,7 +275,7 @@ cdef int drop_doomed(wait_line *line) except -1:
         t = <coro>w.thread
         if t.dead:
             remove_dead(line, w)
-        elif t.attention and t.scheduled:
+        elif t.link.attention and t.scheduled:
             leave_line(line, w, SKIPPED)
         else:
             break
@@ -331,4 +331,4 @@ cdef bint is_dead(object thread):
 
 
 cdef bint died_by_fork(object thread):
-    return isinstance(thread, coro) and ((<coro>thread).flags & THREAD_LOST) != 0
+    return isinstance(thread, coro) and ((<coro>thread).link.flags & THREAD_LOST) != 0

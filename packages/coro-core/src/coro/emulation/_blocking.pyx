@@ -46,7 +46,7 @@ from coro._net.posix cimport MSG_DONTWAIT, MSG_TRUNC, POLLIN, POLLOUT, POLLPRI, 
 from coro._poll.descriptors cimport (FD_EXCEPT_READY, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_lookup, fd_poller,
                                      fd_state)
 from coro._runtime.scheduler cimport (WAIT_OBJECT, WAIT_SLEEP, TimerTarget, coro, count_io, running_thread,
-                                      slice as give_way, suspend, suspend_outside, timer_add, timer_cancel, wake)
+                                      give_way, suspend, suspend_outside, timer_add, timer_cancel, wake)
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
 import _thread

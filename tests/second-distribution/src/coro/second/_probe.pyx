@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int64_t
 
-from coro.capi cimport coro, require_abi, running_thread, slice, ticks_now, ticks_to_seconds
+from coro.capi cimport coro, give_way, require_abi, running_thread, ticks_now, ticks_to_seconds
 
 # A coro-core with other structures than the one this was compiled against must not get any further.
 require_abi()
@@ -23,6 +23,6 @@ def yields(int count):
     cdef coro me = running_thread()
     cdef int done = 0
     while done < count:
-        slice(me)
+        give_way(me)
         done += 1
     return done

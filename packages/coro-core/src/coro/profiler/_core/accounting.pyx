@@ -14,8 +14,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from coro._runtime.scheduler cimport (PROFILE_SLICE_BEGINS, PROFILE_SLICE_ENDS, PROFILE_WAIT_BEGINS, PROFILE_WAIT_ENDS,
-                                      coro, set_profiler)
+from coro._runtime.scheduler cimport (DEAD, PROFILE_SLICE_BEGINS, PROFILE_SLICE_ENDS, PROFILE_WAIT_BEGINS,
+                                      PROFILE_WAIT_ENDS, coro, set_profiler)
 from coro._clock.ticks cimport clock, coro_clock, coro_from_seconds
 
 from coro._runtime.abi cimport require_abi
@@ -108,8 +108,6 @@ RUSAGE = 1 + CORO_PROFILE_RUSAGE
 # Calls of a place after which it gets no events if they need none.
 OFTEN = CORO_PROFILE_OFTEN
 
-cdef enum:
-    DEAD = 2            # in coro.flags
 cdef int64_t started_at = 0
 
 
@@ -119,7 +117,7 @@ cdef int64_t told(int what, PyObject *thread, int64_t now) noexcept:
         coro_profile_slice_begins((<coro>thread).number, now)
     elif what == PROFILE_SLICE_ENDS:
         now = coro_profile_slice_ends()
-        if (<coro>thread).flags & DEAD:
+        if (<coro>thread).link.flags & DEAD:
             coro_profile_end_thread((<coro>thread).number, <PyObject *>(<coro>thread).label)
     else:
         coro_profile_wait(what == PROFILE_WAIT_BEGINS)

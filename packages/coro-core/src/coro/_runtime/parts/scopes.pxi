@@ -1,0 +1,142 @@
+# Scopes: time limits, shields, and sections without a switch. A limit belongs to the thread that enters its scope,
+# and an expiry is seen by the scope it belongs to and by no other.
+
+cdef object limit_exceeded(object exc):
+    """The exception to raise for an expired limit; what was noted on the interruption (bytes_sent) stays known."""
+    raised = TimeoutError()
+    raised.__dict__.update(exc.__dict__)
+    return raised
+
+
+cdef inline bint caused_by(object exc, timebomb bomb):
+    return isinstance(exc, Interrupted) and len(exc.args) == 1 and exc.args[0] is bomb
+
+
+cdef coro scope_owner():
+    """The running thread, for operations that open a scope but do not block themselves."""
+    if running != NULL and coro_os_thread() == loop_os_thread:
+        return <coro>running
+    return refuse_switch(PyThreadState_Get())
+
+
+def with_timeout(delta, function, /, *args, **kwargs):
+    """Call ``function(*args, **kwargs)`` with a time limit of ``delta`` seconds (int or float; negative counts as 0).
+
+    Returns what it returns. When the time is over before, the call that the thread is blocked in is interrupted and
+    ``coro.TimeoutError`` is raised here; an inner ``with_timeout`` does not turn an outer one's expiry into its own.
+    A function that never blocks is never interrupted. TypeError or ValueError when ``delta`` is not a number."""
+    cdef timebomb bomb
+    cdef coro me
+    if loop_ts == NULL:
+        return with_timeout_elsewhere(delta, function, *args, **kwargs)
+    me = scope_owner()
+    bomb = timebomb.__new__(timebomb)
+    arm(bomb, me, delta)
+    try:
+        return function(*args, **kwargs)
+    except Interrupted as exc:
+        if caused_by(exc, bomb):
+            raise limit_exceeded(exc) from None
+        raise
+    finally:
+        disarm(bomb)
+
+
+@cython.final
+cdef class timeout:
+    """``with coro.timeout(seconds):`` limits a block like ``with_timeout`` limits a call.
+
+    ``expired`` tells afterwards whether the limit struck. The limit belongs to the thread that enters the block, so do
+    not yield inside one in a generator: while the generator is suspended the limit goes on for whoever runs it, and
+    strikes there as a bare ``Interrupted``. Closing the generator, in whatever thread, ends the limit."""
+    cdef timebomb bomb
+    cdef object seconds
+    cdef readonly bint expired
+
+    def __init__(self, seconds, /):
+        deadline_after(seconds)
+        self.seconds = seconds
+
+    def __enter__(self):
+        cdef coro me = scope_owner()
+        if self.bomb is not None:
+            raise RuntimeError("this coro.timeout is in use already; make a new one for every block")
+        self.expired = False
+        self.bomb = timebomb.__new__(timebomb)
+        arm(self.bomb, me, self.seconds)
+        return self
+
+    def __exit__(self, kind, exc, traceback):
+        cdef timebomb bomb = self.bomb
+        self.bomb = None
+        if bomb is None:
+            return False
+        disarm(bomb)
+        if exc is not None and caused_by(exc, bomb):
+            self.expired = True
+            raise limit_exceeded(exc) from None
+        return False
+
+
+@cython.final
+cdef class shield:
+    """``with coro.shield(seconds):`` protects a clean-up section: Shutdown and the timeouts of scopes outside wait
+    until it is left; they are delivered at the next suspension then. The section has its own limit of ``seconds``,
+    after which the blocked call raises ``coro.TimeoutError``."""
+    cdef timebomb bomb
+    cdef object seconds
+    cdef coro thread
+
+    def __init__(self, seconds, /):
+        deadline_after(seconds)
+        self.seconds = seconds
+
+    def __enter__(self):
+        cdef coro me = scope_owner()
+        if self.bomb is not None:
+            raise RuntimeError("this coro.shield is in use already; make a new one for every block")
+        self.thread = me
+        self.bomb = timebomb.__new__(timebomb)
+        me.shield_level += 1
+        try:
+            arm(self.bomb, me, self.seconds)
+        except BaseException:
+            me.shield_level -= 1
+            self.bomb = None
+            raise
+        return self
+
+    def __exit__(self, kind, exc, traceback):
+        cdef timebomb bomb = self.bomb
+        self.bomb = None
+        if bomb is None:
+            return False
+        self.thread.shield_level -= 1
+        self.thread = None
+        disarm(bomb)
+        if exc is not None and caused_by(exc, bomb):
+            raise limit_exceeded(exc) from None
+        return False
+
+
+@cython.final
+cdef class no_switch:
+    """``with coro.no_switch():`` guards code that must not be parked: a blocking call inside raises NoSwitchError.
+
+    For sections that hold an OS-level lock, or C code that keeps pointers into its stack where others follow them."""
+    cdef coro thread
+
+    def __enter__(self):
+        cdef coro me = current_thread_or_none()
+        if self.thread is not None:
+            raise RuntimeError("this coro.no_switch is in use already; make a new one for every block")
+        if me is not None:
+            me.no_switch_depth += 1
+            self.thread = me
+        return self
+
+    def __exit__(self, kind, exc, traceback):
+        if self.thread is not None:
+            self.thread.no_switch_depth -= 1
+            self.thread = None
+        return False

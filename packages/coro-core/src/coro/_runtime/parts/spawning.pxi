@@ -1,0 +1,92 @@
+# Making threads and letting others run: the functions that programs call most, and the stand-in for code outside any
+# thread.
+
+def new(function, /, *args, thread_name=None, daemon=False, **kwargs):
+    """Make a thread that will call ``function(*args, **kwargs)``, without starting it.
+
+    ``thread_name`` is its name (default: the function's qualified name). A loop does not wait for a ``daemon`` thread.
+    TypeError when the function cannot be called; WrongThreadError outside the loop's OS thread."""
+    check_os_thread()
+    return make_thread(function, args, kwargs, thread_name, daemon)
+
+
+def spawn(function, /, *args, thread_name=None, daemon=False, **kwargs):
+    """Make a thread that will call ``function(*args, **kwargs)`` and schedule it; the caller keeps running.
+
+    Parameters and errors as for ``coro.new``; LoopError while the loop is ending."""
+    cdef coro t
+    check_os_thread()
+    t = make_thread(function, args, kwargs, thread_name, daemon)
+    start_thread(t)
+    return t
+
+
+def _spawn_main(function, args, kwargs):
+    """For run(): like spawn(), but every keyword is the function's."""
+    cdef coro t
+    check_os_thread()
+    t = make_thread(function, args, kwargs, None, False)
+    start_thread(t)
+    return t
+
+
+cdef coro spawn_internal(object fun, tuple args, bint daemon):
+    cdef coro t = make_thread(fun, args, None, None, daemon)
+    start_thread(t)
+    return t
+
+
+def current():
+    """The running thread; in main, and outside any loop, a stand-in with id -1 and name 'main/scheduler'."""
+    if running != NULL and coro_os_thread() == loop_os_thread:
+        return <coro>running
+    return MAIN
+
+
+def schedule(thread, value=None):
+    """Make a thread runnable, see the method of that name. TypeError when it is not a thread."""
+    check_os_thread()
+    if type(thread) is not coro:
+        raise TypeError(f"expected a thread (see coro.spawn), not {type(thread).__name__}: {thread!r}")
+    schedule_thread(<coro>thread, value)
+
+
+def _yield():
+    """Suspend the running thread until somebody schedules it; returns the value given there, or raises the exception
+    sent to it. YieldFromMain outside a thread."""
+    # suspend(), but without a frame of its own: every parked thread would keep a copy of it.
+    cdef coro me = running_thread()
+    if me.link.attention:
+        attend(me)
+    me.kind = WAIT_YIELD
+    coro_stack_park(&me.stack)
+    if me.link.flags & (DELIVER | WAKE_ERROR):
+        return resumed(me)
+    value = me.wake_value
+    me.wake_value = None
+    return value
+
+
+def yield_slice():
+    """Let every other runnable thread run, and look at timers and I/O once, before going on. Returns None."""
+    give_way(running_thread())
+
+
+class MainStub:
+    """Stands for the code that runs outside any thread."""
+
+    id = -1
+    name = "main/scheduler"
+    dead = False
+    started = True
+    scheduled = False
+    daemon = False
+
+    def get_name(self):
+        return self.name
+
+    def __repr__(self):
+        return "<coro main/scheduler>"
+
+
+MAIN = MainStub()

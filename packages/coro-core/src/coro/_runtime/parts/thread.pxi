@@ -1,0 +1,386 @@
+# Thread objects: what a thread is made of, what can be seen of one, and how it comes into the registry. What many do
+# not have stands apart in an Extra, so that a parked thread costs little.
+
+@cython.final
+@cython.internal
+cdef class Extra:
+    """What few threads have: kept apart so that the others do not pay for it."""
+    cdef object shutdown      # the Shutdown class or instance to raise
+    cdef list exceptions      # sent by users, in order
+    cdef list bombs           # expired timeouts, in order
+    cdef list joiners
+    cdef list locals          # weak references to the ThreadLocals that have values for the thread
+
+
+cdef inline Extra extra_of(coro t):
+    if t.extra is None:
+        t.extra = Extra.__new__(Extra)
+    return <Extra>t.extra
+
+
+@cython.final
+cdef class coro:
+    """A thread. Made by ``coro.new`` and ``coro.spawn``; not constructed directly.
+
+    Attributes (read-only): ``id`` (positive, never reused), ``name``, ``dead``, ``started``, ``scheduled``,
+    ``daemon``, ``value`` (what the next resumption will deliver), ``result`` (of the function, once it has returned),
+    ``exception`` (that ended it, else None), ``waiting_for``, ``stack_size``. ``compress`` may be set: the
+    saved stack is then kept compressed.
+    """
+
+    def __cinit__(self):
+        global n_objects
+        n_objects += 1
+        self.link.thread = <PyObject *>self
+        self.timer.owner = <void *>self
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("threads are made by coro.spawn(function, ...) or coro.new(function, ...), "
+                        "not by calling the class")
+
+    def __dealloc__(self):
+        global n_objects
+        n_objects -= 1
+
+    # -- looking
+
+    @property
+    def id(self):
+        return self.number
+
+    @property
+    def name(self):
+        return thread_name(self)
+
+    @property
+    def dead(self):
+        return (self.link.flags & DEAD) != 0
+
+    @property
+    def started(self):
+        return (self.link.flags & STARTED) != 0
+
+    @property
+    def scheduled(self):
+        return (self.link.flags & SCHEDULED) != 0
+
+    @property
+    def daemon(self):
+        return (self.link.flags & DAEMON) != 0
+
+    @property
+    def value(self):
+        return None if self.link.flags & WAKE_ERROR else self.wake_value
+
+    @property
+    def result(self):
+        return None if self.link.flags & FAILED else self.outcome
+
+    @property
+    def exception(self):
+        return self.outcome if self.link.flags & FAILED else None
+
+    @property
+    def waiting_for(self):
+        """What a suspended thread waits for, as (kind, object): ('read', 5), ('join', <thread>), … or None."""
+        if not self.link.flags & STARTED or self.link.flags & (DEAD | SCHEDULED) or running == <PyObject *>self:
+            return None
+        if self.kind == WAIT_READ or self.kind == WAIT_WRITE:
+            return KINDS[self.kind], (self.ident if self.what is None else self.what)
+        return KINDS[self.kind], self.what
+
+    @property
+    def stack_size(self):
+        """Sizes of the saved stack in bytes, as (uncompressed, kept); (0, 0) while it is in its slot or there is
+        none."""
+        return self.stack.size, (self.stack.packed if self.stack.packed else self.stack.size)
+
+    @property
+    def compress(self):
+        return (self.stack.flags & CORO_STACK_COMPRESS) != 0
+
+    @compress.setter
+    def compress(self, value):
+        if value:
+            load_packer()
+            self.stack.flags |= CORO_STACK_COMPRESS
+        else:
+            self.stack.flags &= ~CORO_STACK_COMPRESS
+
+    def __repr__(self):
+        return (f"<coro #{self.number} name={thread_name(self)!r} dead={(self.link.flags & DEAD) != 0:d} "
+                f"started={(self.link.flags & STARTED) != 0:d} scheduled={(self.link.flags & SCHEDULED) != 0:d} "
+                f"at {<size_t><PyObject *>self:#x}>")
+
+    def get_frame(self):
+        """The innermost Python frame: of the caller for the running thread, where it is parked for a suspended one;
+        None for one that has not run, is dead, or runs no Python function."""
+        check_os_thread()
+        if running == <PyObject *>self:
+            return sys._getframe()
+        if not self.link.flags & STARTED or self.link.flags & DEAD:
+            return None
+        return parked_frame(self)
+
+    def set_name(self, name):
+        """Name the thread; returns it, so that calls chain: ``coro.spawn(f).set_name("x")``. TypeError unless str."""
+        if not isinstance(name, str):
+            raise TypeError(f"a thread's name is a str, not {type(name).__name__}: {name!r}")
+        self.label = name
+        return self
+
+    def get_name(self):
+        """The thread's name."""
+        return thread_name(self)
+
+    def setName(self, name):
+        """Deprecated alias of set_name."""
+        return self.set_name(name)
+
+    def getName(self):
+        """Deprecated alias of get_name."""
+        return thread_name(self)
+
+    def thread_id(self):
+        """Deprecated alias of the ``id`` attribute."""
+        return self.number
+
+    # -- acting
+
+    def start(self):
+        """Schedule the thread for the first time.
+
+        ScheduleError when it was started or scheduled before, DeadCoroutine when it was cancelled, LoopError while the
+        loop ends, WrongThreadError outside the loop's OS thread."""
+        check_os_thread()
+        if self.link.flags & DEAD:
+            raise DeadCoroutine(self)
+        if self.link.flags & (STARTED | SCHEDULED):
+            raise ScheduleError(self)
+        start_thread(self)
+
+    def schedule(self, value=None):
+        """Make the thread runnable; its ``_yield()`` (or whatever it is blocked in) returns ``value``.
+
+        A thread that has not run is started, the value being ignored. ScheduleError when it is scheduled already or is
+        the running one, DeadCoroutine when it has ended."""
+        check_os_thread()
+        schedule_thread(self, value)
+
+    def raise_exception(self, the_exception, force=True, cancel_start=False):
+        """Interrupt the thread: it raises ``the_exception`` (class or instance) where it is suspended.
+
+        Shutdown is delivered before anything else; other exceptions one per suspension, in the order sent. With
+        ``force`` a thread that is scheduled already raises it instead of getting its wake-up value; without, that is a
+        ScheduleError. A thread that has not run gives NotStartedError, unless ``cancel_start``: then it is cancelled
+        and never runs. DeadCoroutine when it has ended; ScheduleError for the running thread; TypeError when it is not
+        an exception."""
+        check_os_thread()
+        if not (PyExceptionClass_Check(<PyObject *>the_exception)
+                or PyExceptionInstance_Check(<PyObject *>the_exception)):
+            raise TypeError(f"expected an exception class or instance to raise in the thread, not {the_exception!r}")
+        if self.link.flags & DEAD:
+            raise DeadCoroutine(self)
+        if not self.link.flags & STARTED:
+            if not cancel_start:
+                raise NotStartedError(self)
+            cancel(self)
+            return
+        if running == <PyObject *>self:
+            raise ScheduleError(self)
+        if self.link.flags & SCHEDULED and not force:
+            raise ScheduleError(self)
+        send_exception(self, the_exception)
+
+    def shutdown(self):
+        """Ask the thread to end: Shutdown is raised where it is suspended; one that has not run is cancelled. Does
+        nothing to a dead thread. On the running thread Shutdown is raised at once."""
+        check_os_thread()
+        if self.link.flags & DEAD:
+            return
+        if running == <PyObject *>self:
+            raise Shutdown
+        shut_down(self)
+
+    def interrupt(self, value=None):
+        """Deprecated: raise ``Interrupted`` (or ``Interrupted(value)``) in the thread unless it is scheduled."""
+        import warnings
+        warnings.warn("coro.interrupt() is deprecated, use raise_exception()", DeprecationWarning, stacklevel=2)
+        self.raise_exception(Interrupted if value is None else Interrupted(value), force=False)
+
+    def resume_with_exc(self, exc_type, exc_value=None):
+        """Deprecated: raise ``exc_type`` in the thread unless it is scheduled; a value that is no instance becomes its
+        argument."""
+        import warnings
+        warnings.warn("coro.resume_with_exc() is deprecated, use raise_exception()", DeprecationWarning, stacklevel=2)
+        if exc_value is None:
+            exc = exc_type
+        elif type(exc_value) is exc_type:
+            exc = exc_value
+        else:
+            exc = exc_type(exc_value)
+        self.raise_exception(exc, force=False)
+
+    def join(self):
+        """Wait until the thread has ended; returns None. Any number of threads may wait. AssertionError when a thread
+        waits for itself; a thread that is never started never ends."""
+        cdef coro me
+        check_os_thread()
+        if self.link.flags & DEAD:
+            return
+        me = running_thread()
+        if me is self:
+            raise AssertionError("a thread cannot wait for its own end: join() was called on the running thread")
+        add_joiner(self, me)
+        try:
+            while not self.link.flags & DEAD:
+                suspend(me, WAIT_JOIN, self)
+        finally:
+            remove_joiner(self, me)
+
+    def set_max_selfish_acts(self, maximum):
+        """How many socket operations in a row may succeed without waiting before the thread lets others run; returns
+        the previous number. ValueError unless 1..32768."""
+        cdef int before = self.selfish_most
+        if not isinstance(maximum, int) or isinstance(maximum, bool):
+            raise TypeError(f"expected an int from 1 to 32768, not {maximum!r}")
+        if not 1 <= maximum <= 32768:
+            raise ValueError(f"selfish acts must be between 1 and 32768, not {maximum}")
+        self.selfish_most = maximum
+        self.selfish_left = maximum
+        return before
+
+    def _yield(self):
+        """The module's ``_yield()``, for the running thread only (ScheduleError otherwise)."""
+        me = running_thread()
+        if me is not self:
+            raise ScheduleError(self)
+        return suspend(me, WAIT_YIELD, None)
+
+
+cdef object parked_frame(coro t):
+    """The innermost Python frame of a thread that is suspended, or will never run again; None where there is none."""
+    cdef PyObject *frame
+    if not t.link.flags & STARTED:
+        return None
+    if t.stack.packed:
+        unpack(t)
+    frame = coro_interp_frame_object(PyThreadState_Get(), coro_slots_frame(&t.stack))
+    if frame == NULL:
+        return None
+    result = <object>frame
+    Py_DECREF(result)
+    return result
+
+
+KINDS = ("yield", "sleep", "read", "write", "event", "join", "object", "slice", "in_thread", "select")
+
+
+cdef object thread_name(coro t):
+    cdef object name = t.label
+    if name is None:
+        if t.function is None:
+            return f"coro {t.number}"
+        if PyFunction_Check(<PyObject *>t.function):
+            name = <object>coro_function_name(<PyObject *>t.function)
+        else:
+            name = name_of(t.function)
+        t.label = name
+    return name
+
+
+cdef object name_of(object function):
+    """What something that can be called is called. In main without asking users' code, which ``__getattr__`` may be."""
+    cdef PyObject *f = <PyObject *>function
+    name = None
+    try:
+        if PyMethod_Check(f):
+            f = PyMethod_GET_FUNCTION(f)
+        try:
+            name = PyObject_GenericGetAttr(<object>f, "__qualname__")
+        except AttributeError:
+            if running != NULL or loop_ts == NULL:
+                name = getattr(function, "__qualname__", None)
+    except Exception:
+        pass    # whatever is wrong with it, the thread gets a name
+    if type(name) is not str:
+        name = PyType_GetQualName(Py_TYPE(function))
+    return name
+
+
+cdef const void *learning_key(object function) noexcept:
+    cdef PyObject *f = <PyObject *>function
+    if PyMethod_Check(f):
+        f = PyMethod_GET_FUNCTION(f)
+    if PyFunction_Check(f):
+        return PyFunction_GET_CODE(f)
+    return f
+
+
+cdef coro make_thread(object function, tuple args, object kwargs, object name, bint daemon):
+    global last_number, n_spawned
+    cdef coro t
+    cdef PyThreadState *ts = PyThreadState_Get()
+    if not callable(function):
+        raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"thread_name is a str, not {type(name).__name__}: {name!r}")
+    t = coro.__new__(coro)
+    last_number += 1
+    t.number = last_number
+    t.function = function
+    t.args = args
+    t.kwargs = kwargs if kwargs else None
+    t.label = name
+    if daemon:
+        t.link.flags = DAEMON
+    t.selfish_left = t.selfish_most = selfish_default
+    if coro_context_of(ts) != NULL:
+        context = <object>PyContext_CopyCurrent()
+        Py_DECREF(context)
+        t.context = context
+    t.stack.key = learning_key(function)
+    n_spawned += 1
+    return t
+
+
+cdef int register(coro t) except -1:
+    """Make the registry own a reference; the collector need not look at the thread while it is reachable from there."""
+    global n_counted
+    if coro_registry_add(t.number, <PyObject *>t) < 0:
+        raise MemoryError("no memory to register another thread")
+    Py_INCREF(t)
+    t.link.flags |= REGISTERED
+    if not t.link.flags & DAEMON:
+        n_counted += 1
+    if PyObject_GC_IsTracked(<PyObject *>t):
+        PyObject_GC_UnTrack(<PyObject *>t)
+    return 0
+
+
+cdef inline void unregister(coro t) noexcept:
+    """The caller takes over the registry's reference."""
+    global n_counted, n_helpers
+    coro_registry_remove(t.number)
+    if not t.link.flags & DAEMON:
+        n_counted -= 1
+    elif unlikely(t.link.flags & HELPER):
+        n_helpers -= 1
+    t.link.flags &= ~<uint32_t>(REGISTERED | HELPER)
+
+
+cdef int start_thread(coro t) except -1:
+    if ending != NOT_ENDING:
+        raise LoopError("the event loop is ending: no thread can be started any more")
+    if t.number == 0:
+        raise TypeError("this object was not made by coro.spawn(function, ...) or coro.new(function, ...): "
+                        "it has nothing to run")
+    register(t)
+    coro_queue_add(&queue, &t.link)
+    return 0
+
+
+cdef int track(coro t) noexcept:
+    if not PyObject_GC_IsTracked(<PyObject *>t):
+        PyObject_GC_Track(<PyObject *>t)
+    return 0
