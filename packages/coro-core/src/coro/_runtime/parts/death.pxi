@@ -1,9 +1,17 @@
 # How threads die, whichever way, and who is told. Bookkeeping that cannot fail comes first, then joiners and
 # registry, then whatever may run users' code.
 
-cdef tuple take_call(coro t):
-    """What the thread was to call, for the caller to release: an attribute that is overwritten is released while it
+cdef int release_call(coro t) noexcept:
+    """Release what the thread was to call. Not by overwriting the attributes: what is overwritten is released while it
     can still be seen, and a finaliser that looks would get an object that is going away."""
+    function, args, kwargs, context = t.function, t.args, t.kwargs, t.context
+    t.function = t.args = t.kwargs = t.context = None
+    function = args = kwargs = context = None
+    return 0
+
+
+cdef tuple take_call(coro t):
+    """The same for a caller that must not release anything now: what the thread was to call."""
     call = (t.function, t.args, t.kwargs, t.context)
     t.function = t.args = t.kwargs = t.context = None
     return call

@@ -87,8 +87,7 @@ cdef int end_body(PyObject *thread, PyObject *result) noexcept:
     # Whatever runs user code when it is released goes now: a finaliser may still block here, main must not run it, and
     # a dead thread cannot.
     me.link.attention = 0
-    released = take_call(me)
-    released = None
+    release_call(me)
     if me.extra is not None and (<Extra>me.extra).locals is not None:
         end_locals(me)
     coro_interp_clear(loop_ts)
