@@ -644,4 +644,9 @@ def test_the_running_loop_of_asyncio_belongs_to_a_thread():
                 asyncio.get_running_loop()
             coro.yield_slice()
 
-    assert together(lambda: asyncio.run(work(1)), outside, lambda: asyncio.run(work(2))) == [1, None, 2]
+    # Each asyncio loop puts back the hooks it has found; where two overlap the last one puts back those of the other.
+    hooks = sys.get_asyncgen_hooks()
+    try:
+        assert together(lambda: asyncio.run(work(1)), outside, lambda: asyncio.run(work(2))) == [1, None, 2]
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
