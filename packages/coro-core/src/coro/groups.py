@@ -25,7 +25,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from coro._introspection.reports import default_exception_notifier
 from coro._runtime import scheduler
 from coro.exceptions import Interrupted, LoopError, Shutdown
 
@@ -398,12 +397,7 @@ def _tell(errors: list[BaseException]) -> None:
     """Hand failures that leave nowhere to the exception notifier, which is called in an except block."""
     if not errors:
         return
-    notifier = scheduler.set_exception_notifier(None)
-    scheduler.set_exception_notifier(notifier)
     try:
         raise _grouped(errors)
     except BaseException:
-        try:
-            (notifier or default_exception_notifier)()
-        except Exception:
-            pass  # it had its chance; what leaves the block matters more
+        scheduler._notify()

@@ -97,18 +97,6 @@ class ServerStatistics(NamedTuple):
     accepting: bool
 
 
-def _tell() -> None:
-    """In an except block: hand the exception to the notifier."""
-    from coro._introspection.reports import default_exception_notifier
-
-    notifier = scheduler.set_exception_notifier(None)
-    scheduler.set_exception_notifier(notifier)
-    try:
-        (notifier or default_exception_notifier)()
-    except Exception:
-        return  # a notifier that fails must not end the server
-
-
 class Server:
     """``with coro.Server(handler, address) as server:`` accepts connections and calls ``handler(conn, address)`` for
     each, in a thread of its own.
@@ -382,7 +370,7 @@ class Server:
             raise
         except BaseException:
             self._failed += 1
-            _tell()
+            scheduler._notify()
         finally:
             try:
                 if stream is not conn and stream is not None:
@@ -405,7 +393,7 @@ class Server:
             self._wrap_failures += 1
         except Exception:
             self._wrap_failures += 1
-            _tell()
+            scheduler._notify()
         return None
 
     def _close_stream(self, stream: Any) -> None:
@@ -417,7 +405,7 @@ class Server:
         except (OSError, EOFError, ClosedError, TimeoutError):
             return  # the peer has gone, or does not listen
         except Exception:
-            _tell()
+            scheduler._notify()
 
 
 # -- the blocking form

@@ -644,9 +644,34 @@ def test_the_running_loop_of_asyncio_belongs_to_a_thread():
                 asyncio.get_running_loop()
             coro.yield_slice()
 
-    # Each asyncio loop puts back the hooks it has found; where two overlap the last one puts back those of the other.
-    hooks = sys.get_asyncgen_hooks()
-    try:
-        assert together(lambda: asyncio.run(work(1)), outside, lambda: asyncio.run(work(2))) == [1, None, 2]
-    finally:
-        sys.set_asyncgen_hooks(*hooks)
+    assert together(lambda: asyncio.run(work(1)), outside, lambda: asyncio.run(work(2))) == [1, None, 2]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="before 3.14 asyncio refuses a second loop in the OS thread")
+def test_the_hooks_of_an_asyncio_loop_belong_to_its_thread():
+    """Each loop puts back the hooks that it has found, here in the order in which they began."""
+    before = sys.get_asyncgen_hooks()
+    ended = []
+
+    async def numbers():
+        yield 1
+        yield 2
+
+    async def work(turns):
+        loop = asyncio.get_running_loop()
+        for _ in range(turns):
+            hooks = sys.get_asyncgen_hooks()
+            assert hooks.firstiter.__self__ is hooks.finalizer.__self__ is loop
+            left = numbers()
+            assert await anext(left) == 1
+            coro.yield_slice()
+        ended.append(turns)
+
+    def outside():
+        while len(ended) < 2:
+            assert sys.get_asyncgen_hooks() == before
+            coro.yield_slice()
+
+    together(lambda: asyncio.run(work(3)), outside, lambda: asyncio.run(work(6)))
+    assert ended == [3, 6]
+    assert sys.get_asyncgen_hooks() == before

@@ -152,15 +152,10 @@ def _tell_error(thread: Any) -> None:
     error = thread.exception
     if error is None or scheduler._main_was_told() or isinstance(error, (Shutdown, SystemExit, KeyboardInterrupt)):
         return
-    notifier = scheduler.set_exception_notifier(None)
-    scheduler.set_exception_notifier(notifier)
     try:
         raise error
     except BaseException:
-        try:
-            (notifier or reports.default_exception_notifier)()
-        except Exception:
-            reports.default_exception_notifier()
+        scheduler._notify()
 
 
 def run(main: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

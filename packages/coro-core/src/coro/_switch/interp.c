@@ -121,6 +121,11 @@ coro_interp_save_rare(PyThreadState *ts, coro_interp *s)
         r->running_loop = *loop;
         r->running_task = *task;
         *loop = *task = NULL;
+        if (r->running_loop != NULL) {
+            r->firstiter = ts->async_gen_firstiter;
+            r->finalizer = ts->async_gen_finalizer;
+            ts->async_gen_firstiter = ts->async_gen_finalizer = NULL;
+        }
     }
 #endif
     s->rare = r;
@@ -155,6 +160,10 @@ coro_interp_load_rare(PyThreadState *ts, coro_interp *s)
 #if PY_VERSION_HEX >= 0x030E0000
     *coro_interp_field(ts, coro_interp_known.running_loop) = r->running_loop;
     *coro_interp_field(ts, coro_interp_known.running_task) = r->running_task;
+    if (r->running_loop != NULL) {
+        ts->async_gen_firstiter = r->firstiter;
+        ts->async_gen_finalizer = r->finalizer;
+    }
 #endif
     PyMem_RawFree(r);
 }

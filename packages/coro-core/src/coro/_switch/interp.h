@@ -28,6 +28,9 @@
                                     visited, never counted, only carried)
      asyncio_running_loop, _task (3.14+)  asyncio.run() in one thread is invisible in another. Up to 3.13 asyncio keeps
                                     this per OS thread in its own module, out of reach
+     async_gen_firstiter, async_gen_finalizer (3.14+, while asyncio_running_loop is set)   hooks of that loop: of two
+                                    loops that overlap, each would else put back those of the other. Up to 3.13 asyncio
+                                    refuses a second loop in the OS thread
    Left alone, with the reason:
      datastack_cached_chunk         a spare for whoever runs next
      dict, threading_local_key, threading_local_sentinel, id, thread_id, native_thread_id   per OS thread by definition
@@ -35,8 +38,7 @@
      async_exc, eval_breaker, interp, prev, next, state, holds_gil, gil_requested, _status, _whence   the OS thread's
      critical_section               always 0 with the GIL; free-threaded builds are refused below
      recursion_headroom             raised only inside one C call that does not switch
-     coroutine_origin_tracking_depth, async_gen_firstiter, async_gen_finalizer   asyncio sets them around a running
-                                    loop; a thread that runs asyncio.run() restores them itself
+     coroutine_origin_tracking_depth   asyncio sets it around a running loop in debug mode, and restores it itself
      previous_executor (3.13), jit_exit, jit_tracer_state, generator_return_kind, lazy_imports (3.15)   written and read
                                     with no call to Python code between
      dict_global_version, remote_debugger_support, trace_info (3.11), on_delete   caches and OS thread housekeeping
@@ -90,6 +92,7 @@ typedef struct {
 #endif
     PyObject *delete_later;
     PyObject *running_loop, *running_task;
+    PyObject *firstiter, *finalizer; /* asyncio's hooks for asynchronous generators; only with a running loop */
 } coro_interp_rare;
 
 typedef struct {

@@ -51,7 +51,6 @@ class _State:
         self.plan: Plan | None = None
         self.finder: _fresh.Finder | None = None
         self.own: list[tuple[dict[str, Any], str, Any]] = []
-        self.spawn_main: Callable[..., Any] | None = None
         self.encloses_hooks = False  # hooks of forks stay for good
 
 
@@ -83,11 +82,8 @@ def _show_originals_to_own_modules() -> None:
                 names[name] = view
 
 
-def _spawn_main(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """In the place of the scheduler's: main of coro.run is the main thread of the program."""
-    assert _state.spawn_main is not None
-    if not callable(function):
-        return _state.spawn_main(function, args, kwargs)
+def _main_of_run(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+    """The function of coro.run as the main thread of the program, which does in the end what such a thread does."""
 
     def main() -> Any:
         try:
@@ -97,9 +93,12 @@ def _spawn_main(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
                 threading.join_threads()
 
     main.__qualname__ = main.__name__ = getattr(function, "__qualname__", type(function).__qualname__)
-    thread = _state.spawn_main(main, (), {})
+    return main
+
+
+def _note_main(thread: scheduler.coro) -> None:
+    """A loop has begun: its main thread is the program's."""
     _blocking.set_main(thread.id, _real_threading.main_thread().ident)
-    return thread
 
 
 def install() -> None:
@@ -129,8 +128,7 @@ def install() -> None:
             os.enclose_hooks()
             _state.encloses_hooks = True
         signal.take_over()
-        _state.spawn_main = scheduler._spawn_main
-        scheduler._spawn_main = _spawn_main
+        scheduler._set_main_wrapper(_main_of_run, _note_main)
         if _blocking.in_thread_of_loop():
             _blocking.set_main(scheduler.current().id, _real_threading.main_thread().ident)
         problems += [f"the running OS thread {name!r}" for name in running]
@@ -164,9 +162,7 @@ def uninstall() -> None:
         return
     if scheduler.coro_is_running() and not scheduler._in_loop_os_thread():
         scheduler._all_threads()
-    if _state.spawn_main is not None:
-        scheduler._spawn_main = _state.spawn_main
-        _state.spawn_main = None
+    scheduler._set_main_wrapper(None)
     _blocking.set_main(0, _real_threading.main_thread().ident)
     signal.give_back()
     if _state.finder is not None:

@@ -49,8 +49,22 @@ def _set_idle_hook(hook):
 
 
 def _notify():
-    """Call the exception notifier for the exception being handled."""
-    notify()
+    """Call the exception notifier for the exception being handled; one that fails is replaced by the default one. A
+    thread goes on afterwards, so what interrupts it meanwhile leaves here; main is never interrupted."""
+    if running == NULL:
+        notify()
+        return
+    try:
+        if notifier is not None:
+            try:
+                notifier()
+                return
+            except Exception:
+                pass
+        if default_notifier is not None:
+            default_notifier()
+    except Exception:
+        pass
 
 
 def _set_poll_hook(hook):

@@ -1,6 +1,9 @@
 # Making threads and letting others run: the functions that programs call most, and the stand-in for code outside any
 # thread.
 
+cdef object main_wrapper = None, main_started = None     # of the emulation, see _set_main_wrapper()
+
+
 def new(function, /, *args, thread_name=None, daemon=False, **kwargs):
     """Make a thread that will call ``function(*args, **kwargs)``, without starting it.
 
@@ -21,10 +24,23 @@ def spawn(function, /, *args, thread_name=None, daemon=False, **kwargs):
     return t
 
 
+def _set_main_wrapper(wrapper, started=None):
+    """For the emulation: what run() is given is called through ``wrapper(function, args, kwargs)``, which returns
+    another function without arguments, and ``started(thread)`` is told of the thread. None: as usual."""
+    global main_wrapper, main_started
+    main_wrapper = wrapper
+    main_started = started
+
+
 def _spawn_main(function, args, kwargs):
     """For run(): like spawn(), but every keyword is the function's."""
     cdef coro t
     check_os_thread()
+    if main_wrapper is not None and callable(function):
+        t = make_thread(main_wrapper(function, args, kwargs), (), None, None, False)
+        start_thread(t)
+        main_started(t)
+        return t
     t = make_thread(function, args, kwargs, None, False)
     start_thread(t)
     return t
