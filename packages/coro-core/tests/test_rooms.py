@@ -1,9 +1,9 @@
 """No import goes up: a room of `src/coro` uses only rooms that stand before it in ORDER.
 
 The order is written here and nowhere else as a rule; the manual's list of rooms (docs/contributing.rst) is compared
-with it. Python modules and stubs are read by `ast`; Cython sources, whose grammar that does not know, by their lines:
+with it. Python modules and stubs are read by `ast`; Cython sources, whose grammar `ast` does not know, by their lines:
 `import`, `cimport`, `include` and `extern from`; C sources and assembly by what they include. An import inside a
-function counts like any other: it hides a circle and does not undo it.
+function counts like any other: it hides a cycle and does not undo it.
 
 Cost: a quarter of a second for all sources.
 """

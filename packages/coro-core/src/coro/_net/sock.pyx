@@ -10,7 +10,7 @@ registers, which a short connection then never does; and small reads go through 
 safe because nobody else runs between the read and the copy.  A large read that follows one that got all it
 asked for goes straight into its result.  The GIL is kept: the calls never block.
 
-One extension of three files, longer than most here: a Cython class cannot be spread over modules, and its halves share
+One extension of four files, longer than most here: a Cython class cannot be spread over modules, and its halves share
 the fields.
 
 The receiving side admits one thread at a time (two would tear each other's messages), the sending side keeps

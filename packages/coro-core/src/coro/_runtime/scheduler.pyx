@@ -6,9 +6,9 @@ runs user code. Threads always swap to main, and main swaps to the next one.
 
 The run queue is in run_queue.h: its lists, and all that moves a thread between them.
 
-A pass of the loop: timers that are due; the threads that were postponed; the threads that called yield_slice() before
-the last poll; functions posted by other OS threads; then the run queue until it is empty or 10 ms have gone by; then
-the poller, without waiting if anything is left to run. A pass that ends for lack of memory is begun anew: each step
+A pass of the loop: timers that are due; the threads that called yield_slice() or were postponed before the last poll;
+functions posted by other OS threads; then the run queue until it is empty or 10 ms have gone by; then the poller,
+without waiting if anything is left to run. A pass that ends for lack of memory is begun anew: each step
 leaves what it has not done to the next.
 
 Interruptions. What interrupts a thread is noted on the thread (`attention`), one kind apart from the other: shutdown,

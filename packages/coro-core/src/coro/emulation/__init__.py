@@ -6,7 +6,7 @@
     coro.run(program)
 
 Attributes of the standard library's own modules are replaced (`threading`, `socket`, `time.sleep` and so on, one file
-of this package each), so whatever was imported before keeps working on the same classes. `_install.py` says how; the
+of `_modules` each), so whatever was imported before keeps working on the same classes. `_install.py` says how; the
 manual's chapter on emulation says what a program may rely on. Importing this package replaces nothing, and loads the
 modules to be replaced only when they are.
 """

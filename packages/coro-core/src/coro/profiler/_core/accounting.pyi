@@ -1,3 +1,4 @@
+# Types of accounting.pyx.
 from types import CodeType
 from typing import Any
 
