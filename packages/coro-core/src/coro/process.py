@@ -1,8 +1,8 @@
 """Child processes: prompt ``waitpid``, pipes that suspend only the calling thread, time limits that kill the whole job.
 
 Starting is left to the standard library's ``subprocess``, which forks and executes in C and knows every system's
-pitfalls.  Waiting is ours: a child's end is an event of the poller (pidfd_open(2) on Linux, EVFILT_PROC of kqueue(2)
-elsewhere), and our ends of its pipes are ``fd_sock``s.
+pitfalls.  Waiting is ours: a child's end is an event of the poller (pidfd_open(2) on Linux, SIGCHLD where that is
+missing or refused, EVFILT_PROC of kqueue(2) elsewhere), and our ends of its pipes are ``fd_sock``s.
 
 A job is the process group that its first process leads.  That process is reaped only after the pipes have ended or the
 group was killed: until then the system cannot give the number to somebody else, so the signal never hits a stranger.
@@ -11,7 +11,8 @@ Signal handlers that raise leave no child and no descriptor behind, wherever the
 are each done in one go, see ``_poll/children.pyx``.
 
 Cost: starting blocks the whole OS thread until the program is executed, about a millisecond; everything after that
-suspends one thread.  Rejected: SIGCHLD (one per process, and it merges), polling with WNOHANG (slow or busy).
+suspends one thread.  Rejected: SIGCHLD where there is better (one per process, and it merges), polling with WNOHANG
+(slow or busy).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Forking: ``coro.fork()``, and what has to happen in a child whichever way it was forked.
 
 Everything hangs on ``os.register_at_fork``, so ``os.fork``, ``multiprocessing`` and ``subprocess`` with a
-``preexec_fn`` are served as well; the two things that cannot wait for the interpreter's hooks hang on
-pthread_atfork(3) (the signal pipe, see ``_poll/events.pyx``, and the state of OS threads that are gone, see
-``_runtime/scheduler.pyx``).
+``preexec_fn`` are served as well; what cannot wait for the interpreter's hooks hangs on pthread_atfork(3): the signal
+pipe (``_poll/events.pyx``), the state of OS threads that are gone (``_runtime/parts/fork.pxi``), and the emulation's
+count of forks (``emulation/_blocking.pyx``).
 
 A child keeps the thread that forked and nothing else that runs. The order is that of who needs what:
 
