@@ -1,4 +1,5 @@
-# Hooks into the loop: a random order of threads and an idle clock for coro.testing, and polls that notifiers make.
+# Hooks into the loop: a random order of threads and an idle clock for coro.testing, polls that notifiers make, and the
+# way to the exception notifier for other rooms.
 
 cdef uint64_t next_random() noexcept:
     """xorshift64*: the same numbers on every machine and Python."""
