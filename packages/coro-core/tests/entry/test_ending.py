@@ -625,3 +625,71 @@ def test_a_socket_that_another_os_thread_frees_in_the_last_slice_is_closed():
     number = coro.run(main)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
+
+
+def test_last_posts_that_raise_leave_nothing_to_the_next_loop():
+    """As where a signal handler raises while the last posts are made: the others are made, and the next loop's are
+    taken when they come."""
+    lines = ok(
+        """
+        import coro
+        from coro._runtime import scheduler
+        made = []
+
+        def bad():
+            raise KeyboardInterrupt
+
+        def main():
+            scheduler._post_internal(bad)
+            scheduler._post_internal(bad)
+            scheduler._post_internal(made.append, "last")
+
+        def following():
+            for what in ("third", "fourth"):
+                coro.post(made.append, what)
+                for _ in range(3):
+                    coro.yield_slice()
+                print(made[-1])
+            print(coro.in_thread(len, "12345"))
+
+        try:
+            coro.run(main)
+        except KeyboardInterrupt:
+            print(made, coro.statistics().posts_waiting)
+        coro.run(following)
+        """
+    )
+    assert lines == ["['last'] 0", "third", "fourth", "5"]
+
+
+def test_a_finaliser_that_runs_a_loop_changes_no_exit_code():
+    """What main must not release goes when the loop has ended; that may be a program of its own."""
+    lines = ok(
+        """
+        import coro, weakref
+        kept = []
+
+        class Late:
+            def __del__(self):
+                print(coro.run(lambda: 1))
+
+        def late():
+            try:
+                coro.sleep_relative(1000)
+            except coro.Shutdown:
+                pass
+            return Late()
+
+        def main():
+            kept.append(weakref.ref(coro.spawn(late)))
+            coro.yield_slice()
+            coro.set_exit(7)
+            coro.sleep_relative(1000)
+
+        try:
+            coro.run(main)
+        except SystemExit as e:
+            print(e.code)
+        """
+    )
+    assert lines == ["1", "7"]

@@ -688,3 +688,45 @@ def test_every_hook_of_a_room_stands_in_the_one_list():
     named_there = {"coro._runtime.parts.fork", "coro._net.sock", "coro._entry.fork"}
     assert with_hooks == {*fork._TABLES, *named_there}
     assert registering == {"_entry/fork.py", "emulation/_modules/os.py"}
+
+
+def test_a_signal_handler_that_raises_between_the_hooks_leaves_the_parent_in_order():
+    """The signal trips just before fork(2), so that its handler runs at the first bytecode afterwards."""
+    lines = ok(
+        """
+        import ctypes, functools, os, signal, subprocess, sys
+        trip = functools.partial(ctypes.PyDLL(None)["raise"], int(signal.SIGUSR1))
+        os.register_at_fork(before=trip)
+        import coro
+
+        class Raised(Exception):
+            pass
+
+        def handler(signum, frame):
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            raise Raised
+
+        SHOW = "import signal; print(len(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
+
+        def main():
+            other = coro.spawn(coro.sleep_relative, 1000)
+            coro.yield_slice()
+            parent = os.getpid()
+            signal.signal(signal.SIGUSR1, handler)
+            try:
+                os.fork()
+            except Raised:
+                pass
+            if os.getpid() != parent:
+                os._exit(not other.dead)
+            print(os.waitpid(-1, 0)[1], other.dead)
+            other.shutdown()
+            # A real fork(2), not vfork: the program inherits the mask of this OS thread.
+            started = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, user=os.getuid())
+            print(started.stdout.strip())
+
+        coro.run(main)
+        """,
+        "-Wignore",
+    )
+    assert lines == ["0 False", "0"]

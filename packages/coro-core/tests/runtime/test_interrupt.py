@@ -2,6 +2,7 @@
 several interruptions arrive.
 """
 
+import contextlib
 import gc
 import traceback
 
@@ -435,3 +436,34 @@ def test_deprecated_methods():
     instance = First("i")
     assert caught(lambda t: t.resume_with_exc(First, instance)) is instance
     assert caught(lambda t: t.resume_with_exc(First, "value")).args == ("value",)
+
+
+def test_the_finaliser_of_an_exception_that_shutdown_drops_may_block():
+    seen = []
+
+    class Blocking(Exception):
+        def __del__(self):
+            coro.yield_slice()
+            seen.append("finaliser")
+
+    def victim():
+        try:
+            with coro.shield(60):
+                with contextlib.suppress(ValueError):
+                    coro.sleep_relative(1000)
+            coro.sleep_relative(1000)
+        except BaseException as e:
+            seen.append(type(e))
+        coro.yield_slice()
+        seen.append("goes on")
+
+    def main():
+        t = coro.spawn(victim)
+        coro.yield_slice()
+        t.shutdown()
+        t.raise_exception(ValueError)
+        t.raise_exception(Blocking())
+        t.join()
+
+    coro.run(main)
+    assert seen == ["finaliser", coro.Shutdown, "goes on"]

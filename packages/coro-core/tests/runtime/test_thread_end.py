@@ -5,7 +5,7 @@ import gc
 import weakref
 
 import pytest
-from support import in_loop
+from support import in_loop, program
 
 import coro
 
@@ -155,3 +155,34 @@ def test_a_weak_reference_is_enough_to_ask_for_a_result():
         gc.collect()
     with pytest.raises(KeyError):
         coro.get_thread_by_id(number)
+
+
+def test_a_thread_given_up_in_the_finaliser_of_its_result_is_counted_no_more():
+    outcome = program(
+        """
+        import coro
+        from coro._runtime import scheduler
+
+        class Stubborn:
+            def __del__(self):
+                while True:
+                    try:
+                        coro.sleep_relative(1000)
+                    except BaseException:
+                        pass
+
+        def main():
+            coro.spawn(Stubborn)
+            coro.yield_slice()
+            coro.set_exit(3, grace=0)
+            coro.sleep_relative(1000)
+
+        try:
+            coro.run(main)
+        except SystemExit as e:
+            print(e.code, scheduler._thread_count())
+        coro.run(lambda: print(scheduler._thread_count()))
+        """
+    )
+    assert outcome.code == 0, outcome.err
+    assert outcome.lines == ["3 0", "1"]

@@ -58,16 +58,6 @@ _TABLES = (
 )
 
 
-def _before_fork() -> None:
-    scheduler._before_fork()
-    events._before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    events._after_fork()
-    scheduler._after_fork_in_parent()
-
-
 def _after_fork_in_child() -> None:
     try:
         try:
@@ -94,4 +84,9 @@ def _empty_tables() -> None:
         raise failed
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+# Compiled functions, registered as they are: a signal handler that raises at the first step of a Python function around
+# them would take the rest with it. What is registered later comes earlier before a fork, and later after it.
+os.register_at_fork(before=events._before_fork, after_in_parent=events._after_fork)
+os.register_at_fork(before=scheduler._before_fork, after_in_parent=scheduler._after_fork_in_parent)
+# In the child signals are still blocked.
+os.register_at_fork(after_in_child=_after_fork_in_child)

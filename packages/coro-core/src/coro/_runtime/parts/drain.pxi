@@ -78,19 +78,25 @@ cdef int take_posts() except -1:
 
 cdef int take_last_posts() except -1:
     """The loop has ended, and no more is taken: do what we posted ourselves. What users had posted to a loop that
-    failed is released when main may."""
+    failed is released when main may. Nothing is left for the next loop: what a signal handler raises here leaves when
+    all is done."""
     global posts_state, n_posts
     posts_state = 2
     n_posts = 0
+    raised = None
     while posts:
         kind, function, args, context = posts.popleft()
-        if kind == 0:
-            try:
+        try:
+            if kind == 0:
                 function(*args)
-            except Exception:
-                notify()
-        else:
-            drop_later((function, args, context))
+            else:
+                drop_later((function, args, context))
+        except Exception:
+            notify()
+        except BaseException as e:
+            raised = e
+    if raised is not None:
+        raise raised
     return 0
 
 

@@ -51,6 +51,7 @@ cdef int give_up() except -1:
     cdef coro t
     for t in _all_threads():
         die(t, GIVEN_UP)
+        end_forgetting(t)
         # The registry's reference is given up, too, but the frames on its stack hold another that nobody releases.
         try:
             thread_name(t)

@@ -92,6 +92,7 @@ cdef int lose(coro t) noexcept:
     the registry's joins those."""
     global n_objects
     die(t, LOST)
+    end_forgetting(t)
     n_objects -= 1
     return 0
 

@@ -109,7 +109,16 @@ cdef int forget_outcome(coro me) noexcept:
     me.outcome = me.extra = None
     outcome = extra = None
     coro_interp_clear(loop_ts)      # a finaliser may have set context variables
-    n_forgotten -= 1
+    n_forgotten -= 1                # or, where it is never left, end_forgetting()
+    return 0
+
+
+cdef int end_forgetting(coro t) noexcept:
+    """The thread will never run again, perhaps in the midst of forget_outcome()."""
+    global n_forgotten
+    if t.link.flags & FORGOTTEN:
+        t.link.flags &= ~<uint32_t>FORGOTTEN
+        n_forgotten -= 1
     return 0
 
 

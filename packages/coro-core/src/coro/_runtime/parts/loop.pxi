@@ -175,7 +175,8 @@ def _loop(double longest, thread=None):
                 the_poller = None
                 if p is not None:
                     p.shut()
-    main_drops.clear()
-    reason, code = end_reason, end_code
+    reason, code, told = end_reason, end_code, main_told
     end_code = 0
+    main_drops.clear()      # a finaliser may run a loop of its own here, with an end of its own
+    main_told = told
     return reason, code

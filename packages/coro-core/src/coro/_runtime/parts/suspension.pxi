@@ -124,10 +124,11 @@ cdef object resumed(coro me):
         if me.link.attention & ATTEND_FORCE:
             raise Shutdown("the event loop has ended; this thread must end too")
         if me.link.attention & ATTEND_SHUTDOWN and me.shield_level == 0:
-            exc = extra.shutdown
+            exc, dropped = extra.shutdown, extra.exceptions
             extra.shutdown = None
             extra.exceptions = None
             me.link.attention &= ~<uint32_t>(ATTEND_SHUTDOWN | ATTEND_USER)
+            dropped = None      # last: a finaliser of one of them may block
             raise fresh(exc)
         if me.link.attention & ATTEND_USER:
             exc = extra.exceptions.pop(0)
