@@ -13,7 +13,7 @@ import time
 import weakref
 
 import pytest
-from support import in_loop, until
+from support import in_loop, ok, until
 
 import coro
 from coro import offload, testing
@@ -518,3 +518,31 @@ def test_a_signal_handler_may_raise_anywhere_in_the_callers_part(pool):
     until(lambda: not pool.counted)
     assert offload.statistics()["workers"] == offload.statistics()["idle"] == 0
     assert pool.lock.acquire(False)
+
+
+def test_a_worker_that_dies_leaves_its_place_to_another():
+    """As one that has no memory for the lock by which it would be woken."""
+    lines = ok("""
+        import threading
+        import coro
+        from coro import offload
+
+        died = []
+        threading.excepthook = lambda told: died.append(told.exc_type)
+        sleep = offload._Pool.sleep
+
+        def no_memory(pool):
+            offload._Pool.sleep = sleep
+            raise MemoryError
+
+        def main():
+            offload.set_max_workers(1)
+            offload._Pool.sleep = no_memory
+            print(coro.in_thread(abs, -1))
+            while not died:
+                coro.yield_slice()
+            print(coro.in_thread(abs, -2), died[0].__name__)
+
+        coro.run(main)
+    """)
+    assert lines == ["1", "2 MemoryError"]

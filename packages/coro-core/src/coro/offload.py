@@ -161,7 +161,6 @@ class _Pool:
                     job = self.jobs.popleft()
                 except IndexError:
                     if not self.sleep():
-                        self.places.discard(place)
                         break
                     continue
                 with self.lock:
@@ -176,12 +175,13 @@ class _Pool:
                     with self.lock:
                         self.busy -= 1
                         self.finished += 1
+        finally:
+            self.places.discard(place)
+            self.count(-1)
             # Somebody may have queued a job and counted on this worker, which is none any more.
             if self.jobs:
                 with contextlib.suppress(RuntimeError, MemoryError):
                     self.call_worker()
-        finally:
-            self.count(-1)
 
     def is_surplus(self, place: _Place) -> bool:
         """Are there more workers than there may be?  Then the one in this place is none any more."""
