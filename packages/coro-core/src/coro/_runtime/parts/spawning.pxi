@@ -1,5 +1,5 @@
-# Making threads and letting others run: the functions that programs call most, how the emulation has its part in run()'s
-# main thread, and the stand-in for code outside any thread.
+# Making threads and letting others run: the functions that programs call most, how the emulation has its part in
+# run()'s main thread, and the stand-in for code outside any thread.
 
 cdef object main_wrapper = None, main_started = None     # of the emulation, see _set_main_wrapper()
 
