@@ -2,6 +2,9 @@
 
 The supervisor runs in a process of its own, started by Supervised, and prints its events, which the tests wait for;
 nothing sleeps to let things happen. Workers that are meant to hang do so until they are killed.
+
+Longer than most files here: every kind of end of a worker is tried with both ways to share the address, by the same few
+helpers.
 """
 
 from __future__ import annotations
