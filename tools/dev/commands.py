@@ -66,10 +66,12 @@ def find_pythons(options: argparse.Namespace) -> list[pythons.Python]:
 
 
 def cmd_test(options: argparse.Namespace) -> int:
-    """Run the tests on every Python found."""
-    run = suite.Run(find_pythons(options), options.arguments, options.limit * 60, options.everything, options.jobs > 1)
-    jobs.run(run.jobs, options.jobs)
-    return conclude(run, [])
+    """Run the tests on every Python found; with --checks, the other checks and the short soaks in the same queue."""
+    found = find_pythons(options)
+    run = suite.Run(found, options.arguments, options.limit * 60, options.everything, options.jobs > 1)
+    others = checks_beside(run, found, options.limit * 60) if options.checks else []
+    jobs.run([*run.jobs, *others], options.jobs)
+    return conclude(run, others)
 
 
 def conclude(run: suite.Run, others: list[jobs.Job]) -> int:
@@ -146,10 +148,11 @@ def tox_command(*arguments: str) -> tuple[list[str], dict[str, str]]:
     return [str(environment.python), "-m", "tox", "run", *arguments], dict(os.environ, PATH=path)
 
 
-def cmd_ci(options: argparse.Namespace) -> int:
-    """Tests, the other checks and the soaks in their short form, in one queue."""
-    found = find_pythons(options)
-    run = suite.Run(found, [], options.limit * 60, options.everything, options.jobs > 1)
+def checks_beside(run: suite.Run, found: list[pythons.Python], limit: float) -> list[jobs.Job]:
+    """Jobs for the checks in tools/dev/plan.py and for the soaks in their short form, beside a run of tests.
+
+    None of them may take longer than `limit` seconds.
+    """
     others = []
     for check in plan.CHECKS:
         command, variables = tox_command("-e", check.name, "--", "--require")
@@ -157,16 +160,14 @@ def cmd_ci(options: argparse.Namespace) -> int:
         def work(job: jobs.Job, command: list[str] = command, variables: dict[str, str] = variables) -> None:
             log = DEV / "log" / f"{job.name}.log"
             log.unlink(missing_ok=True)
-            if status := jobs.stream(job, command, log, options.limit * 60, variables):
+            if status := jobs.stream(job, command, log, limit, variables):
                 job.notes += suite.last_words(log, 30)
                 raise StepFailed(f"tox {jobs.ended_with(status)}")
 
         # What it needs is built once, not by two at the same time.
         after = [run.built[minor] for minor in [check.minor] if minor in run.built]
         others.append(jobs.Job(check.name, work, check.seconds, tuple(after)))
-    others += soak.jobs_for(found, [], short=True, after=run.built)
-    jobs.run([*run.jobs, *others], options.jobs)
-    return conclude(run, others)
+    return others + soak.jobs_for(found, [], short=True, after=run.built)
 
 
 def cmd_soak(options: argparse.Namespace) -> int:
@@ -198,24 +199,20 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--python", type=version, help="minor version to use, such as 3.12 (default: this one)")
     c.set_defaults(run=cmd_c10k, passes=True)
 
-    tests = argparse.ArgumentParser(add_help=False)
-    tests.add_argument("--python", type=version, action="append", help="only this version; may be repeated")
-    tests.add_argument("--require-all", action="store_true", help="fail where a version is missing")
-    tests.add_argument("--jobs", type=int, default=1, help="how much runs side by side (default: 1)")
-    tests.add_argument("--limit", type=float, default=20, help="minutes each run of pytest may take (default: 20)")
-    everything = "run all tests on each Python; without it some run on two of them, tools/dev/plan.py says which"
-    tests.add_argument("--everything", action="store_true", help=everything)
-
     c = commands.add_parser(
         "test",
-        parents=[tests],
         help="set up and run the tests of all packages on the Pythons found among 3.11 to 3.15",
         epilog="Other arguments go to pytest, for each package; paths choose the packages that they lie in.",
     )
+    c.add_argument("--python", type=version, action="append", help="only this version; may be repeated")
+    c.add_argument("--require-all", action="store_true", help="fail where a version is missing")
+    c.add_argument("--jobs", type=int, default=1, help="how much runs side by side (default: 1)")
+    c.add_argument("--limit", type=float, default=20, help="minutes each run of pytest may take (default: 20)")
+    everything = "run all tests on each Python; without it some run on two of them, tools/dev/plan.py says which"
+    c.add_argument("--everything", action="store_true", help=everything)
+    beside = "also run style, types, the manual, the environments of tox.ini and the short soaks, as .ci/run does"
+    c.add_argument("--checks", action="store_true", help=beside)
     c.set_defaults(run=cmd_test, passes=True)
-
-    c = commands.add_parser("ci", parents=[tests], help="all that must pass before a change is taken, see .ci/run")
-    c.set_defaults(run=cmd_ci, passes=False)
 
     c = commands.add_parser("soak", help="run long proofs, or all of them", epilog="--list shows which there are")
     c.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
