@@ -1,7 +1,7 @@
 """How Sphinx builds the manual. Warnings are errors (`sphinx-build -W`), broken references included.
 
 Needs all packages of this tree to be importable, because the reference pages are made of their docstrings. Which there
-are is found by looking into packages/: a new one brings docs/guide/NAME.rst and docs/reference/NAME.rst, and its
+are is found by looking into packages/: a new one brings docs/packages/NAME.rst and docs/reference/NAME.rst, and its
 changelog fragments. Nothing is fetched from the network.
 """
 

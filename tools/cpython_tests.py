@@ -70,7 +70,7 @@ MOST_OVER_ALL, MOST_OF_A_MODULE = 0.03, 0.10
 HERE = Path(__file__).parent
 EXPECTED = HERE / "cpython_tests.toml"
 RESULTS = HERE / "cpython_tests.json"
-TABLE = HERE.parent / "docs" / "guide" / "emulation_table.inc"
+TABLE = HERE.parent / "docs" / "other_code" / "emulation_table.inc"
 
 Outcome = dict[str, str]  # test -> pass, fail, error, skip, xfail, hang, crash
 

@@ -2,7 +2,7 @@
 
 Public is what stands in `__all__`; for `coro` itself together with the two names that are kept out of it so that a star
 import does not hide built-in exceptions. The opposite needs no code: autodoc warns about a name that is gone. Each
-package also has its page in the guide and in the reference, named after it.
+package also has a page of text and one in the reference, named after it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Writes the recording of a back-door session that the guide shows, by really having that session.
+"""Writes the recording of a back-door session that the manual shows, by really having that session.
 
 The program stuck.py runs in one process, the client in another with a pseudo terminal of its own, and this script
 types. What appears on the terminal is the recording; only what differs from machine to machine (the version of Python,
 addresses of objects) is written in a common form. Run it without arguments to see it, with a file name to write it
-there; a test compares what it gives with what the guide shows.
+there; a test compares what it gives with what the manual shows.
 """
 
 import os

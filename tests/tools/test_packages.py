@@ -109,7 +109,7 @@ def test_every_tool_finds_it(checkout: Path) -> None:
     assert found["import"] == ["coro.zebra"]
     assert found["mypy"] == ["packages/coro-zebra/src/coro", "packages/coro-zebra/bench"]
     assert found["mypy_path"] == str(checkout / "packages" / "coro-zebra" / "src")
-    assert found["pages"] == ["guide/zebra", "reference/zebra"]
+    assert found["pages"] == ["packages/zebra", "reference/zebra"]
     assert found["added by name"] == [f"packages/{name}" for name in found["packages"][1:]]
     assert found["workload"] == str(checkout / "packages" / "coro-zebra" / "bench" / "stripes.py")
     assert found["measured"] == "coro-zebra" and found["peer"] == "striped"

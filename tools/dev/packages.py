@@ -2,7 +2,7 @@
 
 All that the tools want to know of a package is found by looking, too: what it is built with and tested with stands in
 its pyproject.toml; its types, tests, benchmarks, changelog fragments and list of public names have their places in its
-folder.  docs/contributing.rst shows a package from within.  Reading them takes a millisecond.
+folder.  docs/contributing/index.rst shows a package from within.  Reading them takes a millisecond.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def import_names(package: Path) -> list[str]:
 def pages(package: Path) -> list[str]:
     """The pages of the manual that a distribution other than coro-core has, without their ending."""
     name = package.name.removeprefix("coro-")
-    return [f"guide/{name}", f"reference/{name}"]
+    return [f"packages/{name}", f"reference/{name}"]
 
 
 def typed(root: Path = ROOT) -> tuple[list[Path], list[Path]]:

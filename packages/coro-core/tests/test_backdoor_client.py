@@ -1,4 +1,4 @@
-"""The client of the back door on a pseudo terminal, and the recording in the guide, which is such a session."""
+"""The client of the back door on a pseudo terminal, and the recording in the manual, which is such a session."""
 
 import importlib.util
 import os
@@ -26,14 +26,14 @@ def recorder():
     return module
 
 
-def test_the_recording_in_the_guide_is_what_happens():
-    shown = (DOCS / "guide" / "backdoor_session.txt").read_text("utf-8")
+def test_the_recording_in_the_manual_is_what_happens():
+    shown = (DOCS / "operate" / "backdoor_session.txt").read_text("utf-8")
     # In a process of its own, because it forks and pytest may have OS threads.
     done = subprocess.run(
         [sys.executable, DOCS / "examples" / "record_backdoor.py"], capture_output=True, text=True, timeout=100
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == shown, "run docs/examples/record_backdoor.py docs/guide/backdoor_session.txt"
+    assert done.stdout == shown, "run docs/examples/record_backdoor.py docs/operate/backdoor_session.txt"
 
 
 SERVER = """

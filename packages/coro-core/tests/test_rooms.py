@@ -1,6 +1,6 @@
 """No import goes up: a room of `src/coro` uses only rooms that stand before it in ORDER.
 
-The order is written here and nowhere else as a rule; the manual's list of rooms (docs/contributing.rst) is compared
+The order is written here and nowhere else as a rule; the manual's list of rooms (docs/contributing/index.rst) is compared
 with it. Python modules and stubs are read by `ast`; Cython sources, whose grammar `ast` does not know, by their lines:
 `import`, `cimport`, `include` and `extern from`; C sources and assembly by what they include. An import inside a
 function counts like any other: it hides a cycle and does not undo it.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "coro"
-MANUAL = Path(__file__).parents[3] / "docs" / "contributing.rst"
+MANUAL = Path(__file__).parents[3] / "docs" / "contributing" / "index.rst"
 
 #: The rooms from the bottom up: a folder, or a module at the top. A private room is a floor of its own. On the floor of
 #: public modules each stands behind those it uses. What stands behind `__init__` is built on the public names.

@@ -1,4 +1,4 @@
-"""Runs every program of the tutorial and the guide the way a reader would: in a process of its own.
+"""Runs every program of the tutorial and the manual the way a reader would: in a process of its own.
 
 The servers are told to take any free port and print which. Nothing waits for time to pass, except where that
 is the point: the idle limit of one server (50 ms), the watchdog of one example (0.2 s). The start of each
@@ -186,7 +186,7 @@ def test_every_example_is_tested() -> None:
     assert EXAMPLES.is_dir()
 
 
-def test_interruptions_are_delivered_where_the_guide_says() -> None:
+def test_interruptions_are_delivered_where_the_manual_says() -> None:
     done = subprocess.run(example("interruptions.py"), capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [

@@ -35,7 +35,7 @@ def run(pytester):
     return run
 
 
-def test_the_example_of_the_guide(pytester):
+def test_the_example_of_the_manual(pytester):
     example = Path(__file__).resolve().parents[4] / "docs" / "examples" / "test_fetch.py"
     if not example.exists():
         pytest.skip("the manual is in the repository only")

@@ -278,7 +278,7 @@ def watch(path: str | bytes | os.PathLike[Any], *, recursive: bool = False) -> W
     nobody reads wait, up to the limits of the kernel, after which an "overflow" says to look at everything again.
 
     On Linux changes by way of mmap(2), and on network file systems by others, are not seen. On other systems what
-    happens in quick succession melts together, see the guide.
+    happens in quick succession melts together, see the manual.
 
     Raises WatchLimitError when the system's limit is reached; an ``oserrors`` class when the kernel refuses (ENOENT,
     EACCES); ValueError for a path with a NUL, TypeError for what is no path; YieldFromMain outside a thread; and
