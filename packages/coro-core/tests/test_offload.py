@@ -285,6 +285,22 @@ def test_context_variables():
 
 
 @in_loop
+def test_a_job_names_what_it_calls_and_keeps_only_that():
+    class Call:
+        def __call__(self):
+            return 1
+
+        def __str__(self):
+            raise AssertionError("a report calls nothing of the program's")
+
+    call = Call()
+    alive = weakref.ref(call)
+    job = offload._Job(call, (), {}, None, None)
+    assert repr(job).endswith("Call>")
+    job.call = call = None
+    assert alive() is None
+
+
 def test_posting_from_a_worker():
     got = []
     coro.in_thread(coro.post, got.append, 1)

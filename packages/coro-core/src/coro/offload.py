@@ -47,7 +47,8 @@ class _Job:
 
     def __init__(self, function: Any, args: Any, kwargs: Any, context: Any, thread: Any) -> None:
         self.call: tuple[Any, Any, Any, Any] | None = (context, function, args, kwargs)
-        self.name = getattr(function, "__qualname__", function)
+        # Not the function itself where it has no name: a report may be made when it is long gone.
+        self.name = getattr(function, "__qualname__", type(function).__qualname__)
         self.thread = thread
         self.result: Any = None
         self.error: BaseException | None = None
@@ -55,7 +56,7 @@ class _Job:
         self.turn = [None]  # for the first: the worker that has the outcome, or the thread that no longer wants it
 
     def __repr__(self) -> str:
-        return f"<in_thread {self.name!s}>"
+        return f"<in_thread {self.name}>"
 
 
 class _Place:

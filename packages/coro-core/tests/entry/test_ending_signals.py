@@ -191,3 +191,37 @@ def test_a_handler_that_raises_ends_the_loop_and_its_threads():
         """
     )
     assert lines == ["finally", "handler", "next"]
+
+
+def test_a_handler_that_raises_again_and_again_leaves_no_thread_to_the_next_loop():
+    lines = ok(
+        """
+        import coro, signal
+        coro.set_latency_warning(0)
+        def handler(number, frame):
+            if coro.coro_is_running():
+                raise ValueError("once more")
+        signal.signal(signal.SIGALRM, handler)
+        def refuses():
+            while True:
+                try:
+                    coro._yield()
+                except BaseException:
+                    pass
+        def main():
+            for _ in range(3):
+                coro.spawn(refuses)
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0002)
+            coro.sleep_relative(1000)
+        left = set()
+        for n in range(50):
+            try:
+                coro.run(main)
+            except ValueError:
+                pass
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            left.add(len(coro.get_live_coros()))
+        print(left, coro.run(lambda: "ran"))
+        """
+    )
+    assert lines == ["{0} ran"]

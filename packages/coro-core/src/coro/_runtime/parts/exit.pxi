@@ -4,14 +4,17 @@ cdef int finish_now(PyThreadState *ts) except -1:
     """The loop itself failed (an exception in main, say of a signal handler): end every thread without a grace
     period."""
     global slice_start
-    force_ending()
-    while True:
-        slice_start = coro_now(ticker)
-        if not drain(ts):
-            if hopeless():
-                break
-            coro_queue_release(&queue)
-    give_up()
+    try:
+        force_ending()
+        while True:
+            slice_start = coro_now(ticker)
+            if not drain(ts):
+                if hopeless():
+                    break
+                coro_queue_release(&queue)
+    finally:
+        # Also when the same happened once more meanwhile: the next loop must not meet threads of this one.
+        give_up()
     return 0
 
 
