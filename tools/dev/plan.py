@@ -3,7 +3,8 @@
 Each choice says why it is safe. All of them have one form: a set of minor versions. When none of a set is among the
 Pythons of a run, the newest of the run takes its place; so a run on a single Python is always a whole one.
 
-Also the other checks of a whole run (`tools.dev test --checks`): environments of tox.ini, and the soaks in their short form.
+Also the other checks of a whole run (`tools.dev test --checks`): environments of tox.ini, and the soaks in their short
+form.
 """
 
 from __future__ import annotations

@@ -284,7 +284,6 @@ def test_context_variables():
     assert coro.in_thread(var.get) == "caller's"
 
 
-@in_loop
 def test_a_job_names_what_it_calls_and_keeps_only_that():
     class Call:
         def __call__(self):
@@ -301,6 +300,7 @@ def test_a_job_names_what_it_calls_and_keeps_only_that():
     assert alive() is None
 
 
+@in_loop
 def test_posting_from_a_worker():
     got = []
     coro.in_thread(coro.post, got.append, 1)

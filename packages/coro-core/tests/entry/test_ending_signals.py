@@ -6,7 +6,7 @@ Each runs in a process of its own.
 import signal
 
 import pytest
-from support import ok
+from support import ok, program
 
 import coro
 
@@ -194,7 +194,7 @@ def test_a_handler_that_raises_ends_the_loop_and_its_threads():
 
 
 def test_a_handler_that_raises_again_and_again_leaves_no_thread_to_the_next_loop():
-    lines = ok(
+    outcome = program(
         """
         import coro, signal
         coro.set_latency_warning(0)
@@ -220,8 +220,9 @@ def test_a_handler_that_raises_again_and_again_leaves_no_thread_to_the_next_loop
             except ValueError:
                 pass
             signal.setitimer(signal.ITIMER_REAL, 0)
-            left.add(len(coro.get_live_coros()))
+            left.add(len(coro.all_threads))
         print(left, coro.run(lambda: "ran"))
         """
     )
-    assert lines == ["{0} ran"]
+    assert outcome.code == 0, outcome.err
+    assert outcome.lines == ["{0} ran"]
