@@ -1,4 +1,4 @@
-"""Hello, world: a few threads that greet in turn, and the program ends when the last one has.
+"""Hello, world: a few threads greet in turn.
 
 Run it with ``python hello.py --count 3``.
 """
@@ -11,14 +11,14 @@ import coro
 def greet(number: int, times: int) -> None:
     for turn in range(1, times + 1):
         print(f"hello from thread {number}, turn {turn}")
-        coro.yield_slice()  # let the others run; any call that waits would do the same
+        coro.yield_slice()  # let the others run, as any call that waits does
 
 
 def main(count: int, times: int) -> int:
-    threads = [coro.spawn(greet, number, times) for number in range(1, count + 1)]
-    print(f"spawned {len(threads)} threads, none has run yet")
-    for thread in threads:
-        thread.join()
+    with coro.group() as g:
+        for number in range(1, count + 1):
+            g.spawn(greet, number, times)
+        print(f"spawned {count} threads, none has run yet")
     return count * times
 
 

@@ -1,6 +1,6 @@
 """A proxy that lets you watch a protocol: it passes bytes both ways and prints what goes by.
 
-Run it with ``python proxy.py 127.0.0.1 9000 --port 9001``, point a client at port 9001, end it with Ctrl-C.
+Run it with ``python proxy.py 127.0.0.1 9000 --port 9001``. Point a client at port 9001. End it with Ctrl-C.
 """
 
 import argparse
@@ -23,23 +23,20 @@ def feed(number: int, arrow: str, source: coro.sock, target: coro.sock) -> None:
         pass  # the target has gone altogether
 
 
-def session(number: int, conn: coro.sock, host: str, port: int) -> None:
-    with conn, coro.tcp_sock() as server:
-        server.connect((host, port))
-        there = coro.spawn(feed, number, "==>", conn, server)
-        back = coro.spawn(feed, number, "<==", server, conn)
-        there.join()
-        back.join()
+def listening(server: coro.Server) -> None:
+    print("listening on port", server.addresses[0][1], flush=True)
 
 
-def serve(port: int, host: str, host_port: int) -> None:
-    with coro.tcp_sock() as listener:
-        listener.bind(("127.0.0.1", port))
-        listener.listen(128)
-        print("listening on port", listener.getsockname()[1], flush=True)
-        for number in itertools.count(1):
-            conn, address = listener.accept()
-            coro.spawn(session, number, conn, host, host_port)
+def main(port: int, host: str, host_port: int) -> None:
+    numbers = itertools.count(1)
+
+    def session(client: coro.sock, address: tuple[str, int]) -> None:
+        number = next(numbers)
+        with coro.connect(host, host_port) as server, coro.group() as g:
+            g.spawn(feed, number, "==>", client, server)
+            g.spawn(feed, number, "<==", server, client)
+
+    coro.serve(session, ("127.0.0.1", port), started=listening)
 
 
 if __name__ == "__main__":
@@ -49,6 +46,6 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=9001, help="port, 0 for any free one (default 9001)")
     options = parser.parse_args()
     try:
-        coro.run(serve, options.port, options.host, options.host_port)
+        coro.run(main, options.port, options.host, options.host_port)
     except KeyboardInterrupt:
         print("stopped")

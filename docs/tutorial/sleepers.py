@@ -29,9 +29,9 @@ class Sleepers:
 def main(count: int, seconds: float) -> None:
     sleepers = Sleepers()
     began = time.monotonic()
-    threads = [coro.spawn(sleepers.sleep, random.uniform(0, seconds)) for _ in range(count)]
-    for thread in threads:
-        thread.join()
+    with coro.group() as g:
+        for _ in range(count):
+            g.spawn(sleepers.sleep, random.uniform(0, seconds))
     coro.write_stderr("\n")
     took = time.monotonic() - began
     print(f"{sleepers.woken} threads woke up, {sleepers.most} slept at once, {took:.1f} s in all")

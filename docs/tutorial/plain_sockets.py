@@ -1,6 +1,6 @@
-"""An echo server: whatever a client sends comes back, and every client has a thread of its own.
+"""The echo server without ``coro.serve`` and ``coro.run``: sockets, threads and the event loop by hand.
 
-Run it with ``python t1.py --port 9000``, talk to it with ``nc 127.0.0.1 9000`` or t2.py, end it with Ctrl-C.
+Run it with ``python plain_sockets.py --port 9000``. End it with Ctrl-C.
 """
 
 import argparse
@@ -10,10 +10,7 @@ import coro
 
 def session(conn: coro.sock) -> None:
     with conn:  # closed however this function is left
-        while True:
-            block = conn.recv(1000)
-            if not block:  # the client has finished sending
-                break
+        while block := conn.recv(1000):
             conn.send(block)
 
 
@@ -28,10 +25,8 @@ def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Echo server.")
+    parser = argparse.ArgumentParser(description="Echo server made of plain sockets.")
     parser.add_argument("--port", type=int, default=9000, help="port, 0 for any free one (default 9000)")
     options = parser.parse_args()
-    try:
-        coro.run(serve, options.port)
-    except KeyboardInterrupt:
-        print("stopped")
+    coro.spawn(serve, options.port)
+    coro.event_loop()
