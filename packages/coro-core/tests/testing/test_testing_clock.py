@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from support import ok
+from support import ok, program
 
 import coro
 from coro import testing
@@ -43,6 +43,21 @@ def test_time_stands_still_until_it_is_told_to_move():
             assert clock.jumps == 0
 
     run(main)
+
+
+def test_a_move_of_the_clock_is_no_latency_of_the_thread_that_made_it():
+    outcome = program("""
+        import coro
+        from coro import testing
+        def main():
+            with testing.virtual_clock(start=3600) as clock:
+                clock.advance(3600)
+                coro.yield_slice()
+                clock.run_for(3600)
+            coro.yield_slice()
+        coro.run(main)
+    """)
+    assert (outcome.code, outcome.err) == (0, "")
 
 
 def test_advance_moves_everything_that_tells_the_time():
