@@ -165,7 +165,7 @@ def test_exceptions_are_needed():
 
 
 def test_the_manual_lists_the_rooms_in_this_order():
-    table = MANUAL.read_text(encoding="utf-8").partition("* - room\n")[2].partition("\nTests lie")[0]
+    table = MANUAL.read_text(encoding="utf-8").partition("* - room\n")[2].partition("\nTests are in folders")[0]
     rows = re.findall(r"^   \* - (.*)$", table, re.M)
     named = [name for row in rows for name in re.findall(r"``([\w/.]+)``", row)]
     places = [ORDER.index(name.rpartition(".p")[0] or name.rstrip("/")) for name in named]
