@@ -210,20 +210,21 @@ def test_names_go_through_the_resolver():
 @pytest.mark.slow
 @pytest.mark.each_python
 def test_http_client_and_server_in_one_process():
-    """200 clients and a threaded server, both of the standard library, on one OS thread."""
+    """200 clients and a threaded server, both of the standard library, on one OS thread; no handler answers before all
+    200 are at work."""
     lines = ok(
         """
         import coro
         coro.install_thread_emulation()
-        import http.server, sys, threading, time, urllib.request
+        import http.server, threading, urllib.request
+
+        together = threading.Barrier(200)
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self):
-                global most
-                most = max(most, threading.active_count())
-                time.sleep(0.2)
+                together.wait(60)
                 body = self.path.encode() * 1000
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -236,10 +237,6 @@ def test_http_client_and_server_in_one_process():
         class Server(http.server.ThreadingHTTPServer):
             request_queue_size = 512
 
-        most = 0
-        ticks = [time.monotonic()]
-        longest = 0.0
-
         def main():
             server = Server(("127.0.0.1", 0), Handler)
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
@@ -247,7 +244,7 @@ def test_http_client_and_server_in_one_process():
             good = []
 
             def fetch(n):
-                with urllib.request.urlopen(f"{url}{n}", timeout=30) as answer:
+                with urllib.request.urlopen(f"{url}{n}", timeout=60) as answer:
                     good.append(answer.read() == f"/{n}".encode() * 1000)
 
             threads = [threading.Thread(target=fetch, args=(n,)) for n in range(200)]
@@ -257,12 +254,12 @@ def test_http_client_and_server_in_one_process():
                 thread.join()
             server.shutdown()
             server.server_close()
-            print(len(good), all(good), most > 200)
+            print(len(good), all(good))
 
         coro.run(main)
     """
     )
-    assert lines == ["200 True True"]
+    assert lines == ["200 True"]
 
 
 @pytest.fixture(scope="module")
