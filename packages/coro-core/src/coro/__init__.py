@@ -47,6 +47,7 @@ from coro._entry.classic import UNAME, get_module_name, get_refcnt, signalfd_han
 from coro._entry.connect import connect
 from coro._entry.fork import fork
 from coro._entry.loop import event_loop, event_loop_is_running, run, set_print_exit_string
+from coro._introspection.lock_cycles import set_lock_cycle_warning
 from coro._introspection.memory import Memory, ThreadMemory, memory
 from coro._introspection.reports import all_threads, default_exception_notifier, where, where_all
 from coro._introspection.statistics import Statistics, statistics
@@ -121,6 +122,7 @@ from coro.exceptions import (
     DeadCoroutine,
     DeadlockError,
     Interrupted,
+    LockCycleWarning,
     LockError,
     LoopError,
     NoSwitchError,
@@ -226,6 +228,7 @@ __all__ = [
     "DeadlockError",
     "InParallelError",
     "Interrupted",
+    "LockCycleWarning",
     "LockError",
     "LoopError",
     "Memory",
@@ -334,6 +337,7 @@ __all__ = [
     "set_exit",
     "set_handler",
     "set_latency_warning",
+    "set_lock_cycle_warning",
     "set_print_exit_string",
     "set_resolver",
     "set_selfishness",
