@@ -180,7 +180,9 @@ class Part:
         place = ROOT / folder.removeprefix("in ").strip() if folder else Path.cwd()
         with tempfile.TemporaryDirectory() as programs:
             for name in ("python", "python3"):
-                os.symlink(sys.executable, Path(programs, name))
+                # not a link: an interpreter that is called by one does not find its virtual environment
+                Path(programs, name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+                Path(programs, name).chmod(0o755)
             path = f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
             for command, wanted in commands.commands(self.text(block)):
                 done = subprocess.run(
