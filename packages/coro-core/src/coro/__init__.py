@@ -43,6 +43,7 @@ from coro._clock.ticks import (
     update_time_relation,
 )
 from coro._entry import classic as _classic
+from coro._entry import other_distribution as _other_distribution
 from coro._entry.classic import UNAME, get_module_name, get_refcnt, signalfd_handler, sigterm_handler, tick_updater
 from coro._entry.connect import connect
 from coro._entry.fork import fork
@@ -162,6 +163,7 @@ from coro.tb import traceback_data
 from coro.tb import traceback_string as compact_traceback
 
 _scheduler.set_poller_factory(_choose_poller.choose())
+_other_distribution.warn(__path__)
 
 # Set to False before event_loop() to leave SIGINT and SIGTERM alone.
 install_signal_handlers = True
