@@ -18,9 +18,9 @@ This file holds names only. Importing it starts no thread, opens no descriptor a
 
 from __future__ import annotations
 
-from importlib import import_module as _import_module
+import sys as _sys
+import typing as _typing
 from pkgutil import extend_path as _extend_path
-from typing import Any as _Any
 
 __path__ = _extend_path(__path__, __name__)
 __version__ = "0.1.0"
@@ -43,12 +43,10 @@ from coro._clock.ticks import (
     update_time_relation,
 )
 from coro._entry import classic as _classic
-from coro._entry import other_distribution as _other_distribution
 from coro._entry.classic import UNAME, get_module_name, get_refcnt, signalfd_handler, sigterm_handler, tick_updater
 from coro._entry.connect import connect
 from coro._entry.fork import fork
 from coro._entry.loop import event_loop, event_loop_is_running, run, set_print_exit_string
-from coro._introspection.lock_cycles import set_lock_cycle_warning
 from coro._introspection.memory import Memory, ThreadMemory, memory
 from coro._introspection.reports import all_threads, default_exception_notifier, where, where_all
 from coro._introspection.statistics import Statistics, statistics
@@ -123,7 +121,6 @@ from coro.exceptions import (
     DeadCoroutine,
     DeadlockError,
     Interrupted,
-    LockCycleWarning,
     LockError,
     LoopError,
     NoSwitchError,
@@ -163,7 +160,6 @@ from coro.tb import traceback_data
 from coro.tb import traceback_string as compact_traceback
 
 _scheduler.set_poller_factory(_choose_poller.choose())
-_other_distribution.warn(__path__)
 
 # Set to False before event_loop() to leave SIGINT and SIGTERM alone.
 install_signal_handlers = True
@@ -180,28 +176,64 @@ def get_include() -> str:
     return os.path.dirname(os.path.abspath(__file__))
 
 
-# Reachable as attributes without an import statement, as they always were; imported when first asked for.
-_CLASSIC_MODULES = frozenset({"lru", "optional", "read_stream"})
+if _typing.TYPE_CHECKING:
+    # What __getattr__ makes when it is first asked for. A checker that saw __getattr__ would take any name.
+    from coro import asyncio_bridge as asyncio_bridge
+    from coro import backdoor as backdoor
+    from coro import debug as debug
+    from coro import demo as demo
+    from coro import emulation as emulation
+    from coro import exceptions as exceptions
+    from coro import file_watcher as file_watcher
+    from coro import files as files
+    from coro import frontdoor as frontdoor
+    from coro import gc_monitor as gc_monitor
+    from coro import groups as groups
+    from coro import limits as limits
+    from coro import locksmith as locksmith
+    from coro import log as log
+    from coro import lru as lru
+    from coro import microthreads as microthreads
+    from coro import offload as offload
+    from coro import optional as optional
+    from coro import parallel as parallel
+    from coro import print_profile as print_profile
+    from coro import process as process
+    from coro import profiler as profiler
+    from coro import read_stream as read_stream
+    from coro import resolver as resolver
+    from coro import servers as servers
+    from coro import signal_handler as signal_handler
+    from coro import tb as tb
+    from coro import test as test
+    from coro import testing as testing
+    from coro._net.stream import Stream as Stream
 
+    now: int
+    now_usec: int
+    ticks_per_sec: int
+    ticks_per_usec: int
+    __versions__: dict[str, str]
+else:
 
-def __getattr__(name: str) -> _Any:
-    # Read at each access: `from coro import now` would freeze them.
-    if name == "now":
-        return _scheduler._loop_now()
-    if name in ("ticks_per_sec", "ticks_per_usec"):
-        return getattr(_ticks, name)
-    if name in _CLASSIC_MODULES:
-        return _import_module(f"coro.{name}")
-    if name == "tsc_time":
-        try:
-            return _import_module("coro.clocks.tsc_time")
-        except ModuleNotFoundError as e:
-            raise AttributeError("coro.tsc_time is a module of the distribution coro-clocks; install that") from e
-    if name == "__versions__":
-        return _classic.versions()
-    if name == "now_usec":
-        return _ticks.ticks_to_absolute_time(_scheduler._loop_now())
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        # Read at each access: `from coro import now` would freeze them.
+        if name == "now":
+            return _scheduler._loop_now()
+        if name in ("ticks_per_sec", "ticks_per_usec"):
+            return getattr(_ticks, name)
+        if name == "now_usec":
+            return _ticks.ticks_to_absolute_time(_scheduler._loop_now())
+        if name == "__versions__":
+            return _classic.versions()
+        from coro._entry import missing
+
+        return missing.attribute(_sys.modules[__name__], name)
+
+    def __dir__() -> list[str]:
+        from coro._entry import missing
+
+        return missing.shown(_sys.modules[__name__], ("now", "ticks_per_sec", "__versions__"))
 
 
 # `TimeoutError` and `NameError` are attributes but not in this list: a star import must not hide the built-in ones.
@@ -230,7 +262,6 @@ __all__ = [
     "DeadlockError",
     "InParallelError",
     "Interrupted",
-    "LockCycleWarning",
     "LockError",
     "LoopError",
     "Memory",
@@ -242,6 +273,7 @@ __all__ = [
     "SimultaneousError",
     "StackSlotError",
     "Statistics",
+    "Stream",
     "ThreadLocal",
     "ThreadMemory",
     "WaitEdge",
@@ -339,7 +371,6 @@ __all__ = [
     "set_exit",
     "set_handler",
     "set_latency_warning",
-    "set_lock_cycle_warning",
     "set_print_exit_string",
     "set_resolver",
     "set_selfishness",

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from coro import oserrors
+from coro._net import stream as coro_stream
 from coro._net.constants import MSG, SHUT, SO, SOL
 from coro._runtime import scheduler
 from coro._sync.locks import mutex
@@ -181,12 +182,12 @@ class faulty_stream(Stream):
     made of the simple calls, each of which counts. TypeError for something that is no fault.
     """
 
-    def __init__(self, stream: Any, *faults: Fault, seed: int | None = None) -> None:
+    def __init__(self, stream: coro_stream.Stream, *faults: Fault, seed: int | None = None) -> None:
         super().__init__()
         for fault in faults:
             if not isinstance(fault, Fault):
                 raise TypeError(f"expected faults such as short(1) or cut(after=100), not {fault!r}")
-        self.stream = stream
+        self.stream: Any = stream  # what else it has is passed on, too
         self.faults: list[Fault] = list(faults)
         #: What chance was started with.
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
@@ -389,6 +390,14 @@ class faulty_stream(Stream):
         self._check()
         if self._broken is None:
             self.stream.shutdown(how)
+
+    def getpeername(self) -> Any:
+        """getpeername() of the wrapped stream."""
+        return self.stream.getpeername()
+
+    def getsockname(self) -> Any:
+        """getsockname() of the wrapped stream."""
+        return self.stream.getsockname()
 
     def close(self) -> None:
         """Close the wrapped stream; stalled threads get ClosedError."""
