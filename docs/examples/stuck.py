@@ -10,23 +10,23 @@ import coro
 from coro import backdoor
 
 journal_lock = coro.mutex()
-journal = []
+journal: list[tuple[str, object]] = []
 
 
-def take_orders(shop, orders):
+def take_orders(shop: str, orders: range) -> None:
     for order in orders:
         with journal_lock:
             journal.append((shop, order))
         coro.sleep_relative(0.001)
 
 
-def check_credit(service, customer):
+def check_credit(service: coro.sock, customer: str) -> bytes:
     with journal_lock:
         journal.append(("credit", customer))
         return service.recv(100)  # the service does not answer, and everybody else wants the mutex
 
 
-def main(path):
+def main(path: str) -> None:
     service, far_end = coro.socketpair()
     coro.spawn(check_credit, service, "Miller", thread_name="credit")
     coro.spawn(take_orders, "north", range(3), thread_name="north")

@@ -14,7 +14,6 @@ __all__ = [
     "DeadCoroutine",
     "DeadlockError",
     "Interrupted",
-    "LockCycleWarning",
     "LockError",
     "LoopError",
     "NoSwitchError",
@@ -38,6 +37,8 @@ class Interrupted(BaseException):
     expired. Code that catches it for cleaning up has to raise it again. ``bytes_sent`` is set on an interruption that
     broke off a ``sendall``.
     """
+
+    bytes_sent: int
 
 
 class TimeoutError(Interrupted):
@@ -139,12 +140,6 @@ class ChannelClosed(Exception):
 class ClosedError(Exception):
     """The descriptor was closed: by another thread while this one waited (``args[0]`` is the closer), or before the
     operation began (no arguments)."""
-
-
-class LockCycleWarning(RuntimeWarning):
-    """Threads wait for one another's locks, so that none of them can go on by itself; given when the wait begins that
-    closes the cycle. A filter that makes an error of it (``warnings.simplefilter("error", coro.LockCycleWarning)``)
-    breaks that wait off. See ``coro.set_lock_cycle_warning``."""
 
 
 class LockError(Exception):

@@ -34,6 +34,12 @@ __all__ = ["GroupError", "GroupStatistics", "group"]
 _FOREVER = 1e9
 
 
+def _typed_as_spawn(method: Any) -> scheduler._Spawn:
+    """For type checkers: the method, called on a group, takes what ``coro.spawn`` takes, so they check the arguments
+    of the function and know the thread's result."""
+    return method  # type: ignore[no-any-return]
+
+
 class GroupError(Exception):
     """The group is not in a state for this: spawning before its block or once it is ending, a second use, or leaving
     the block in another thread than the one that entered it."""
@@ -225,6 +231,7 @@ class group:
 
     # -- children
 
+    @_typed_as_spawn
     def spawn(
         self,
         function: Callable[..., Any],

@@ -10,12 +10,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from coro._runtime import scheduler
 from coro.exceptions import TimeoutError, YieldFromMain
 
 __all__ = ["sleep_relative", "with_timeout"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class _Alarm(BaseException):
@@ -25,7 +28,7 @@ class _Alarm(BaseException):
         raise self
 
 
-def with_timeout(timeout: float, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def with_timeout(timeout: float, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Call ``function(*args, **kwargs)`` with a limit of ``timeout`` seconds, loop or no loop.
 
     Raises ``coro.TimeoutError`` when the time is over; 0 and less do so at once if the function takes a signal check

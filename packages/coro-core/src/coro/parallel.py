@@ -10,7 +10,7 @@ Cost: a thread for every call, made when it may run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from coro._runtime import scheduler
 from coro.exceptions import Shutdown
@@ -18,6 +18,9 @@ from coro.groups import GroupError, group
 
 __all__ = ["FAILURE", "SUCCESS", "InParallelError", "in_parallel", "parallel_map"]
 
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+_C = TypeVar("_C")
 _T = TypeVar("_T")
 
 SUCCESS = "success"
@@ -65,6 +68,14 @@ class _Run:
             del self, function, args, traceback  # the frames of the traceback lead to this one by their f_back
 
 
+@overload
+def in_parallel(
+    fun_arg_list: Iterable[tuple[Callable[..., _T], Sequence[Any]]], *, shutdown: bool = False
+) -> list[_T]: ...
+@overload  # calls of several kinds in one list, which have no common type
+def in_parallel(
+    fun_arg_list: Iterable[tuple[Callable[..., Any], Sequence[Any]]], *, shutdown: bool = False
+) -> list[Any]: ...
 def in_parallel(
     fun_arg_list: Iterable[tuple[Callable[..., Any], Sequence[Any]]], *, shutdown: bool = False
 ) -> list[Any]:
@@ -123,6 +134,33 @@ def in_parallel(
         del outcomes, outcome, first, run  # the traceback names this frame
 
 
+@overload
+def parallel_map(function: Callable[[_A], _T], a: Iterable[_A], /, *, limit: int | None = None) -> list[_T]: ...
+@overload
+def parallel_map(
+    function: Callable[[_A, _B], _T], a: Iterable[_A], b: Iterable[_B], /, *, limit: int | None = None
+) -> list[_T]: ...
+@overload
+def parallel_map(
+    function: Callable[[_A, _B, _C], _T],
+    a: Iterable[_A],
+    b: Iterable[_B],
+    c: Iterable[_C],
+    /,
+    *,
+    limit: int | None = None,
+) -> list[_T]: ...
+@overload
+def parallel_map(
+    function: Callable[..., _T],
+    a: Iterable[Any],
+    b: Iterable[Any],
+    c: Iterable[Any],
+    d: Iterable[Any],
+    /,
+    *more: Iterable[Any],
+    limit: int | None = None,
+) -> list[_T]: ...
 def parallel_map(
     function: Callable[..., _T], iterable: Iterable[Any], /, *more: Iterable[Any], limit: int | None = None
 ) -> list[_T]:

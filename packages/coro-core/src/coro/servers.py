@@ -28,7 +28,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from coro import oserrors
 from coro._net.listeners import Listener, open_listeners
@@ -40,6 +40,9 @@ from coro.groups import GroupError, check_limit, group
 from coro.signal_handler import register, unregister
 
 __all__ = ["Server", "ServerError", "ServerStatistics", "serve"]
+
+#: What a handler gets: the sock, or what ``wrap`` made of it.
+_S = TypeVar("_S")
 
 #: Connections accepted in one go: the acceptor runs again after those threads had their first turn.
 BATCH = 64
@@ -126,14 +129,14 @@ class Server:
 
     def __init__(
         self,
-        handler: Callable[[Any, Any], object],
+        handler: Callable[[_S, Any], object],
         address: Any,
         *,
         max_connections: int | None = None,
         backlog: int = 4096,
         reuse_port: bool = False,
         nodelay: bool = True,
-        wrap: Callable[[sock], Any] | None = None,
+        wrap: Callable[[sock], _S] | None = None,
         wrap_timeout: float = WRAP_TIMEOUT,
         daemon: bool = False,
     ) -> None:
@@ -143,8 +146,8 @@ class Server:
             raise TypeError(f"wrap is a function of a connection that returns a stream, not {wrap!r}")
         check_limit(max_connections, "max_connections", "connections that are handled at once")
         self._wrap_timeout = arguments.seconds(wrap_timeout, "wrap_timeout")
-        self._handler = handler
-        self._wrap = wrap
+        self._handler: Callable[[Any, Any], object] = handler
+        self._wrap: Callable[[sock], Any] | None = wrap
         self._daemon = bool(daemon)
         self._most = max_connections
         self._accepted = self._failed = self._wrap_failures = self._accept_errors = 0
@@ -432,7 +435,7 @@ def _drained_by_sigterm(server: Server, seconds: float) -> Iterator[None]:
 
 
 def serve(
-    handler: Callable[[Any, Any], object],
+    handler: Callable[[_S, Any], object],
     address: Any,
     *,
     drain_timeout: float | None = None,
@@ -441,7 +444,7 @@ def serve(
     backlog: int = 4096,
     reuse_port: bool = False,
     nodelay: bool = True,
-    wrap: Callable[[sock], Any] | None = None,
+    wrap: Callable[[sock], _S] | None = None,
     wrap_timeout: float = WRAP_TIMEOUT,
 ) -> None:
     """Serve until told to stop: ``handler(conn, address)`` in a thread for each connection.

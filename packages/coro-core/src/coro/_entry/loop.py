@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from coro import optional
 from coro._clock import ticks
@@ -22,6 +22,9 @@ from coro._runtime.output import print_stderr
 from coro.exceptions import Interrupted, Shutdown
 
 __all__ = ["event_loop", "run", "set_print_exit_string", "event_loop_is_running"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 scheduler._without_loop(optional.with_timeout, optional.sleep_relative)
 
@@ -158,7 +161,7 @@ def _tell_error(thread: Any) -> None:
         scheduler._notify()
 
 
-def run(main: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def run(main: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Run ``main(*args, **kwargs)`` as a thread in a new loop; return its value or raise its exception.
 
     When ``main`` ends, the other threads get Shutdown and have 5 seconds to end. ``set_exit(code)`` in any thread makes
@@ -191,6 +194,6 @@ def run(main: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
             if isinstance(thread.exception, Interrupted):
                 raise thread.exception from None
             raise thread.exception
-        return thread.result
+        return thread.result  # type: ignore[return-value]
     finally:
         del thread

@@ -3,16 +3,35 @@ tests."""
 
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
-from typing import Any, Literal, ParamSpec, Protocol, SupportsFloat, TypeVar, final
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    SupportsFloat,
+    TypeVarTuple,
+    final,
+    overload,
+)
 
+from typing_extensions import TypeVar
+
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+_C = TypeVar("_C")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True, default=Any)
+_Ts = TypeVarTuple("_Ts")
 
 MAIN: MainStub
 KINDS: tuple[str, ...]
 
 @final
-class coro:
+class coro(Generic[_T_co]):
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     @property
     def id(self) -> int: ...
@@ -29,7 +48,7 @@ class coro:
     @property
     def value(self) -> Any: ...
     @property
-    def result(self) -> Any: ...
+    def result(self) -> _T_co | None: ...
     @property
     def exception(self) -> BaseException | None: ...
     @property
@@ -38,9 +57,9 @@ class coro:
     def stack_size(self) -> tuple[int, int]: ...
     compress: bool
     def get_frame(self) -> FrameType | None: ...
-    def set_name(self, name: str) -> coro: ...
+    def set_name(self, name: str) -> Self: ...
     def get_name(self) -> str: ...
-    def setName(self, name: str) -> coro: ...
+    def setName(self, name: str) -> Self: ...
     def getName(self) -> str: ...
     def thread_id(self) -> int: ...
     def start(self) -> None: ...
@@ -99,19 +118,120 @@ class no_switch:
 
 class Poller: ...
 
-class _NewThread(Protocol):
+class _Spawn(Protocol):
+    """The call of ``new``, ``spawn`` and a group's ``spawn``: ``function(*args, **kwargs)`` is checked.
+
+    A parameter specification leaves no room for keywords of our own beside the function's. So there is a form for each
+    way to write the call: all arguments are the function's; ours, and its positional ones; ours, and keywords of its
+    as well, which then go unchecked, as do positional ones from the fourth on.
+    """
+
+    @overload
+    def __call__(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> coro[_T]: ...
+    @overload
     def __call__(
         self,
-        function: Callable[..., Any],
+        function: Callable[[*_Ts], _T],
+        /,
+        *args: *_Ts,
+        thread_name: str | None = None,
+        daemon: bool | None = None,
+    ) -> coro[_T]: ...
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self,
+        function: Callable[..., _T],
+        /,
+        *,
+        thread_name: str | None,
+        daemon: bool | None = None,
+        **kwargs: Any,
+    ) -> coro[_T]: ...
+    @overload
+    def __call__(
+        self,
+        function: Callable[Concatenate[_A, ...], _T],
+        a: _A,
+        /,
+        *,
+        thread_name: str | None,
+        daemon: bool | None = None,
+        **kwargs: Any,
+    ) -> coro[_T]: ...
+    @overload
+    def __call__(
+        self,
+        function: Callable[Concatenate[_A, _B, ...], _T],
+        a: _A,
+        b: _B,
+        /,
+        *,
+        thread_name: str | None,
+        daemon: bool | None = None,
+        **kwargs: Any,
+    ) -> coro[_T]: ...
+    @overload
+    def __call__(
+        self,
+        function: Callable[Concatenate[_A, _B, _C, ...], _T],
+        a: _A,
+        b: _B,
+        c: _C,
         /,
         *args: Any,
-        thread_name: str | None = None,
-        daemon: bool = False,
+        thread_name: str | None,
+        daemon: bool | None = None,
         **kwargs: Any,
-    ) -> coro: ...
+    ) -> coro[_T]: ...
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self,
+        function: Callable[..., _T],
+        /,
+        *,
+        daemon: bool | None,
+        thread_name: str | None = None,
+        **kwargs: Any,
+    ) -> coro[_T]: ...
+    @overload
+    def __call__(
+        self,
+        function: Callable[Concatenate[_A, ...], _T],
+        a: _A,
+        /,
+        *,
+        daemon: bool | None,
+        thread_name: str | None = None,
+        **kwargs: Any,
+    ) -> coro[_T]: ...
+    @overload
+    def __call__(
+        self,
+        function: Callable[Concatenate[_A, _B, ...], _T],
+        a: _A,
+        b: _B,
+        /,
+        *,
+        daemon: bool | None,
+        thread_name: str | None = None,
+        **kwargs: Any,
+    ) -> coro[_T]: ...
+    @overload
+    def __call__(
+        self,
+        function: Callable[Concatenate[_A, _B, _C, ...], _T],
+        a: _A,
+        b: _B,
+        c: _C,
+        /,
+        *args: Any,
+        daemon: bool | None,
+        thread_name: str | None = None,
+        **kwargs: Any,
+    ) -> coro[_T]: ...
 
-new: _NewThread
-spawn: _NewThread
+new: _Spawn
+spawn: _Spawn
 
 def with_timeout(
     delta: SupportsFloat, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
@@ -133,7 +253,7 @@ def set_exception_notifier(function: Callable[[], object] | None) -> Callable[[]
 def set_exit(exit_code: Any = 0, *, grace: float = 5.0) -> None: ...
 def coro_is_running() -> bool: ...
 def set_deadlock(mode: Literal["raise", "wait"]) -> Literal["raise", "wait"]: ...
-def post(function: Callable[..., Any], /, *args: Any) -> None: ...
+def post(function: Callable[[*_Ts], object], /, *args: *_Ts) -> None: ...
 def abi_version() -> int: ...
 def set_poller_factory(factory: Callable[[], object]) -> None: ...
 

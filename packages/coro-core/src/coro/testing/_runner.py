@@ -211,7 +211,7 @@ def run_test(
                     raise _leaks.LeakError(found)
         return result
 
-    return loop.run(main)  # type: ignore[no-any-return]
+    return loop.run(main)
 
 
 def run_in_loop(function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
