@@ -1,14 +1,15 @@
-"""The program's own terminal: keys as they are pressed, and a Python prompt.
+"""The program's own terminal: single keys, and a Python prompt.
 
     with coro.frontdoor.stdin() as terminal:
         key = terminal.read(1)
 
     coro.frontdoor.interact()
 
-The terminal is opened anew under its name, for a file description of our own: O_NONBLOCK set on the inherited one would
-be set for every process that shares it, the shell included, and stay when we are gone. The terminal's mode belongs to
-the terminal itself; it is put back when the block is left, and at the latest when the process exits in order.
+The mode of the terminal is restored when the block is left, and at the latest when the process exits normally.
 """
+
+# The terminal is opened anew under its name, for a file description of our own: O_NONBLOCK set on the inherited one
+# would be set for every process that shares it, the shell included, and stay when we are gone.
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class stdin:
     fd: a descriptor of the terminal. interrupt: the character that sends SIGINT, ``b""`` for none; None leaves it as it
     is, usually Ctrl-C. Use it in a ``with`` block, or call ``restore``. Raises OSError when there is no terminal.
 
-    Whatever else the process has written there, other programs that read the same terminal get some of the keys.
+    If other programs read the same terminal, they get some of the keys.
     """
 
     def __init__(self, fd: int = 0, interrupt: bytes | None = None) -> None:
@@ -60,7 +61,7 @@ class stdin:
         atexit.register(self.restore)
 
     def read(self, n: int) -> bytes:
-        """Wait for keys; at most ``n`` bytes of what they send. Empty when the terminal has gone."""
+        """Wait for keys and return what they send, at most ``n`` bytes. Empty when the terminal has gone."""
         try:
             return bytes(self.sock.read(n))
         except OSError as exc:
@@ -69,12 +70,12 @@ class stdin:
             raise
 
     def write(self, data: bytes) -> int:
-        """Show bytes; returns how many they are."""
+        """Show bytes; returns their number."""
         self.sock.write(data)
         return len(data)
 
     def writelines(self, data: Iterable[bytes]) -> None:
-        """Show several strings of bytes, leaving out empty ones."""
+        """Show several bytes objects, without the empty ones."""
         whole = b"".join(data)
         if whole:
             self.write(whole)
@@ -127,7 +128,7 @@ class _Terminal:
 def interact(global_dict: Mapping[str, Any] | None = None, welcome_message: str | None = None, *, fd: int = 0) -> None:
     """A session of the back door on the program's own terminal; returns when it ends (Ctrl-D, ``exit()``).
 
-    Blocks the calling thread only. Parameters as for ``coro.backdoor.serve``; fd is a descriptor of the terminal.
-    OSError when it is none.
+    Only the calling thread waits. Parameters as for ``coro.backdoor.serve``; fd is a descriptor of the terminal.
+    OSError when it is not a terminal.
     """
     backdoor(_Terminal(fd), "\n", welcome_message, global_dict).read_eval_print_loop()

@@ -1,12 +1,13 @@
-"""A look at the cyclic collector now and then, for programs that run for months: what it cannot free, what only grows.
+"""Reports for programs that run for months: what the cyclic collector cannot free, and what only grows.
 
     coro.spawn(coro.gc_monitor.monitor_thread, daemon=True)
 
-What `gc.garbage` holds is rare since Python 3.4 (PEP 442), but C extensions still manage it; more often memory is lost
-because some type of object gets more and more numerous. So a report names both. Cost: a report walks all containers,
-about 20 ms for a million of them, during which no thread runs; hence once an hour. Rejected: gc.callbacks, which would
-see every collection but cost something in each.
+Memory is usually lost because objects of some type become more and more. Rarely, a C extension makes objects that the
+collector cannot free (`gc.garbage`). A report names both. It walks all containers, about 20 ms for a million of them,
+and no other thread runs during that time. So the default is one report an hour.
 """
+
+# Rejected: gc.callbacks, which would see every collection but cost something in each.
 
 from __future__ import annotations
 

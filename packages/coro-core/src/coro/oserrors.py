@@ -1,25 +1,26 @@
 """One exception class per errno name, so that `except oserrors.ECONNREFUSED` says what it means.
 
-Each class derives from what `OSError(errno)` itself would become (PEP 3151): `ECONNRESET` is a
-`ConnectionResetError`, `EAGAIN` a `BlockingIOError`, `EMFILE` plainly an `OSError`; so both styles of
-`except` catch it.  Where the platform gives one number two names (`EWOULDBLOCK` and `EAGAIN` on Linux), both
-are bound to the same class.  The sockets raise these classes, by way of `make()`.  An instance carries
-`errno`, `strerror`, `filename` and `filename2` like any OSError.  Pickled and read back, it is of the same
-class and has them all, because the class is found by its name in this module.
+Each class derives from the class that `OSError(errno)` itself would have (PEP 3151): `ECONNRESET` is a
+`ConnectionResetError`, `EAGAIN` a `BlockingIOError`, `EMFILE` plainly an `OSError`. So both styles of `except` catch
+it. Where the platform gives one number two names (`EWOULDBLOCK` and `EAGAIN` on Linux), both are the same class.
+Sockets raise these classes. An instance has `errno`, `strerror`, `filename` and `filename2` like any OSError, and keeps
+them and its class when it is pickled.
 
     try:
         s.connect(address)
     except oserrors.ECONNREFUSED:
         ...
 
-`raise oserrors.EPIPE` and `raise oserrors.EPIPE("while sending the header")` fill in the number, and the
-text where none is given.
-
-Cost: all names of `errno` (some 130 on Linux) become classes at import, about 2 ms and 220 KiB, once; making
-an exception through `make()` takes half a microsecond.  Rejected: classes made when first asked for (a
-misspelt name in an `except` clause would come to light only when an exception arrives there), and one class
-that compares numbers (`except` looks at the MRO and never calls `__instancecheck__`).
+`raise oserrors.EPIPE` and `raise oserrors.EPIPE("while sending the header")` fill in the number, and the text where
+none is given.
 """
+
+# An exception is pickled by the name of its class in this module.
+#
+# Cost: all names of `errno` (some 130 on Linux) become classes at import, about 2 ms and 220 KiB, once; making an
+# exception through `make()` takes half a microsecond. Rejected: classes made when first asked for (a misspelt name in
+# an `except` clause would come to light only when an exception arrives there), and one class that compares numbers
+# (`except` looks at the MRO and never calls `__instancecheck__`).
 
 import errno as _errno
 import os as _os

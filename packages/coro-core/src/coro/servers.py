@@ -73,7 +73,7 @@ def _running() -> list[Server]:
 
 
 class ServerError(Exception):
-    """The server is not in a state for this: started twice, or asked by one of its own handlers to wait for all of
+    """The server cannot do this now: it was started before, or one of its own handlers asked it to wait for all of
     them."""
 
 
@@ -86,9 +86,9 @@ class ServerStatistics(NamedTuple):
     queued: int
     #: Connections accepted so far.
     accepted: int
-    #: Connections whose handler has ended so far, by whatever way.
+    #: Connections whose handler has ended so far, for whatever reason.
     finished: int
-    #: Handlers that raised something else than Shutdown.
+    #: Handlers that raised something other than Shutdown.
     failed: int
     #: Connections given up because ``wrap`` failed or took too long.
     wrap_failures: int
@@ -112,13 +112,13 @@ class Server:
     machine, IPv4 and IPv6 in one socket; port 0 is a free one, see ``addresses``. A UNIX socket left over by a process
     that has died is replaced, and the file is removed at the end.
 
-    ``max_connections``: with so many handlers running the server stops accepting, and goes on when one has ended; the
-    others queue in the kernel. ``backlog`` is how many may queue there. ``reuse_port`` sets SO_REUSEPORT, so that
-    several processes listen on one port. ``nodelay`` sets TCP_NODELAY on the connections. ``wrap(conn)`` is called in
-    the connection's own thread before the handler, which gets what it returns: the place for a TLS handshake;
-    ``wrap_timeout`` are the seconds it may take. A ``wrap`` that fails with OSError, EOFError or by its limit only
-    counts in the statistics; other exceptions are told to the notifier. The wrapped stream's ``close`` is called before
-    the connection's. ``daemon``: the server keeps no loop from ending.
+    ``max_connections``: while so many handlers run, the server does not accept; further connections queue in the
+    kernel. ``backlog`` is how many may queue there. ``reuse_port`` sets SO_REUSEPORT, so that several processes can
+    listen on one port. ``nodelay`` sets TCP_NODELAY on the connections. ``wrap(conn)`` is called in the connection's
+    own thread before the handler, and the handler gets what it returns: use it for a TLS handshake. ``wrap_timeout`` is
+    how many seconds it may take. A ``wrap`` that fails with OSError or EOFError, or takes too long, only counts in the
+    statistics; other exceptions go to the notifier. The wrapped stream's ``close`` is called before the connection's.
+    ``daemon``: the server does not keep the loop from ending.
 
     The sockets listen as soon as the object is made; connections are accepted from ``start`` on, which the ``with``
     block calls. Leaving the block calls ``close``.
@@ -171,7 +171,7 @@ class Server:
     # -- from outside
 
     def start(self) -> Server:
-        """Begin to accept; returns the server. Does not block. ServerError when it was started or closed before;
+        """Begin to accept; returns the server. Does not wait. ServerError when it was started or closed before;
         LoopError while the loop ends; WrongThreadError in another OS thread than the loop's."""
         if self._started or self._stopping:
             raise ServerError(f"a server is started once, and not after its end; make a new one: {self!r}")
@@ -180,8 +180,8 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """Accept no more connections; those there are go on. Does not block. Connections that the kernel has queued
-        are accepted first, as far as ``max_connections`` lets them, unless the listening socket is the caller's."""
+        """Accept no more connections; existing ones continue. Does not wait. Connections that the kernel has queued
+        are accepted first, as far as ``max_connections`` allows, unless the listening socket is the caller's."""
         self._stopping = True
         if self._acceptors is not None:
             self._acceptors.shutdown()
@@ -189,14 +189,14 @@ class Server:
             self._finish()
 
     def shutdown(self) -> None:
-        """Accept no more connections and send Shutdown to all handlers. Does not block."""
+        """Accept no more connections and send Shutdown to all handlers. Does not wait."""
         self._closing = True
         self.stop()
         if self._connections is not None:
             self._connections.shutdown()
 
     def wait(self) -> None:
-        """Block until the server has ended: it was stopped, and all handlers have returned.
+        """Wait until the server has ended: it was stopped, and all handlers have returned.
 
         Raises the OSError or ClosedError that ended it, if one did; ServerError in one of its own handlers.
         """
@@ -210,7 +210,7 @@ class Server:
 
         After ``timeout`` seconds (None: no limit) those that still run get Shutdown and are waited for. Returns
         whether all had returned by themselves. ServerError in one of the server's own handlers; TypeError and
-        ValueError for a limit that is none.
+        ValueError for a limit that is no number of seconds.
         """
         self._refuse_inside("drain")
         if timeout is not None:
@@ -228,14 +228,14 @@ class Server:
         return True
 
     def close(self) -> None:
-        """Shut down and wait for the end; nothing happens when it has ended. In one of the server's own handlers it
-        does not wait."""
+        """Shut down and wait for the end. Does nothing when the server has ended. In one of the server's own handlers
+        it does not wait."""
         self.shutdown()
         if not self._is_inside() and not self._ended.is_set():
             self._ended.wait()
 
     def statistics(self) -> ServerStatistics:
-        """Figures for debugging."""
+        """Counts for debugging."""
         active = queued = finished = 0
         if self._connections is not None:
             s = self._connections.statistics()
@@ -449,11 +449,11 @@ def serve(
 ) -> None:
     """Serve until told to stop: ``handler(conn, address)`` in a thread for each connection.
 
-    Blocks the calling thread. It returns when somebody has called ``stop``, ``drain`` or ``close`` of the server
-    (``started(server)`` is called with it, once it listens) and all handlers have returned; when the calling thread is
-    interrupted the server is closed. drain_timeout: when not None, SIGTERM makes the server drain with that limit in
-    seconds, and ``serve`` return, instead of ending the loop; for the main OS thread only. Under ``coro.prefork``
-    SIGTERM drains every server, and this is not needed. The other parameters are those of ``coro.Server``.
+    The calling thread waits. ``serve`` returns after ``stop``, ``drain`` or ``close`` of the server, when all handlers
+    have returned. ``started(server)`` is called once the server listens. If the calling thread is interrupted, the
+    server is closed. drain_timeout: if not None, SIGTERM makes the server drain with that limit in seconds, and
+    ``serve`` return, instead of ending the loop; only in the main OS thread. Under ``coro.prefork`` this is not needed,
+    because SIGTERM drains every server. The other parameters are those of ``coro.Server``.
 
     Raises what ``coro.Server`` raises, and OSError when a listening socket fails for good; SimultaneousError when
     ``drain_timeout`` is given and SIGTERM has another handler.

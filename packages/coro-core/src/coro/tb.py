@@ -1,14 +1,13 @@
 """Short forms of stacks and tracebacks, for one line of a log.
 
-A place is written `[dir/file.py function|line]`: the last folder and the file, the function's name, the
-line.  Python's own `traceback` module makes several lines of a place and reads the sources for it; these
-functions touch no file. Where Python knows no line for a frame (`f_lineno` and `tb_lineno` may be None), `?`
-stands for it in texts, and None in data.
-
-Frames of the scheduler itself never show up, by construction: a thread's first frame has no `f_back`.
-
-Cost: O(depth), no caches.
+A place is written `[dir/file.py function|line]`: the last folder and the file, the function's name, the line. These
+functions read no files, unlike Python's `traceback` module, which reads the sources. Where Python knows no line for a
+frame (`f_lineno` and `tb_lineno` may be None), texts have `?`, and data None.
 """
+
+# Frames of the scheduler itself never show up, by construction: a thread's first frame has no `f_back`.
+#
+# Cost: O(depth), no caches.
 
 import sys as _sys
 from types import FrameType, TracebackType

@@ -317,11 +317,11 @@ def connect(
     """Connect a stream socket and return it.
 
     host: a name or a numeric address with ``port``; without ``port`` an address tuple as ``sock.connect`` takes it, or
-    the path of a UNIX socket (str, bytes, path object). timeout: seconds for all of it, the lookup included; None for
-    as long as it takes. family: ``coro.AF.INET`` or ``coro.AF.INET6`` to use only that one. source_address: a numeric
-    address of this machine to connect from, or ``(address, port)``; only addresses of its family are tried. nodelay:
-    sets TCP_NODELAY, so that small messages leave at once. attempt_delay: seconds after which the next address of a
-    name is tried beside the one before.
+    the path of a UNIX socket (str, bytes, path object). timeout: seconds for the whole call, lookup included; None for
+    no limit. family: ``coro.AF.INET`` or ``coro.AF.INET6`` to use only that family. source_address: a numeric address
+    of this machine to connect from, or ``(address, port)``; only addresses of its family are tried. nodelay: sets
+    TCP_NODELAY, so that small messages leave at once. attempt_delay: seconds after which the next address of a name is
+    tried while the attempt before continues.
 
     All addresses of a name are tried, IPv6 and IPv4 in turn, as RFC 8305 says. An interruption leaves nothing open.
 

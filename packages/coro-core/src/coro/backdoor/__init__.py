@@ -1,10 +1,10 @@
-"""The back door: interactive Python inside a running program, for the people who run it.
+"""The back door: a Python prompt inside a running program, for the people who run it.
 
     coro.backdoor.start(unix_path="/run/app/backdoor")      # in the program
     $ python -m coro.backdoor /run/app/backdoor              # in a terminal
 
-A session is a thread among the others: the program goes on while somebody looks at it. telnet, nc and socat work as
-well as the client, which adds line editing, history and completion. See ``serve`` for who may come in.
+A session is a thread like any other, and the program continues meanwhile. The client edits lines, keeps a history and
+completes names; telnet, nc and socat work without these. See ``serve`` for who may connect.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ class Server:
             self.close()
 
     def close(self) -> None:
-        """Listen no longer, and end the sessions there are."""
+        """Stop listening, and end all sessions."""
         if not self.is_open:
             return
         self.is_open = False
@@ -309,29 +309,28 @@ def serve(
     client_class: ClientClass | None = None,
     **options: Any,
 ) -> None:
-    """Listen for sessions in the running thread; does not return. Usually
-    ``coro.spawn(coro.backdoor.serve, unix_path="/run/app/backdoor", daemon=True)``.
+    """Listen for sessions in the running thread; does not return. ``start`` does so in a thread of its own.
 
-    unix_path: where the UNIX socket (mode 0600) is made; without any address it is ``default_path()``. port, ip: listen
-    at a TCP port instead, or at the first free one of several; an ip alone means ports 8023 to 8033, a port alone
+    unix_path: the path of the UNIX socket (mode 0600); without any address it is ``default_path()``. port, ip: listen
+    at a TCP port instead, or at the first free one of several; an ip alone means ports 8023 to 8033, a port alone means
     127.0.0.1. An ip that is not of the loopback interface needs ``token`` or ``tls``. welcome_message: shown at the
-    beginning of a session. global_dict: what a session sees, default the namespace of ``__main__``; it works on a copy.
-    client_class: a subclass of ``backdoor``; or anything else, called in the thread of each session as
-    ``client_class(sock, address, welcome_message, global_dict)``.
+    beginning of a session. global_dict: the names of a session, which works on a copy; default: those of ``__main__``.
+    client_class: a subclass of ``backdoor``; or anything else that can be called as
+    ``client_class(sock, address, welcome_message, global_dict)``, in the thread of each session.
 
     Options: token, a secret that the peer has to send as its first line; tls, an object with
-    ``wrap(sock, server_side=True)``; max_sessions, 32 by default; allow_uids, the users that may come in through the
-    UNIX socket (Linux).
+    ``wrap(sock, server_side=True)``; max_sessions, 32 by default; allow_uids, the users that may connect to the UNIX
+    socket (Linux).
 
-    Raises OSError when the address cannot be had, ValueError when it is not allowed, TypeError for options that make
-    no sense. Sessions are daemon threads: they keep no loop from ending.
+    Raises OSError when it cannot listen there, ValueError when the address is not allowed, TypeError for options that
+    do not fit. Sessions are daemon threads: they do not keep the loop from ending.
     """
     Server(port, ip, unix_path, welcome_message, global_dict, client_class, **options).run()
 
 
 def start(*args: Any, **options: Any) -> Server:
-    """Like ``serve``, but in a daemon thread of its own. Returns the Server, which already listens: its ``address``
-    tells where, its ``close()`` ends it with all sessions. Parameters and errors as for ``serve``."""
+    """Like ``serve``, but in a daemon thread of its own. Returns the Server, which already listens. Its ``address``
+    tells where, and its ``close()`` ends it and all sessions. Parameters and errors as for ``serve``."""
     server = Server(*args, **options)
     try:
         coro.spawn(server.run, thread_name="backdoor", daemon=True)

@@ -95,10 +95,10 @@ def commands() -> dict[str, Any]:
 class backdoor:
     """A session with the person at the other end of ``sock``, a connected socket that the session owns.
 
-    ``line_separator`` ends the lines of the output; ``welcome_message`` follows the lines about Python;
-    ``global_dict`` is copied to become the namespace (default: that of ``__main__``). With a ``token`` the peer has to
-    send it first. To change what a session does, override ``login`` and ``print_result`` in a subclass and give it to
-    ``serve`` as ``client_class``.
+    ``line_separator`` ends the lines of the output. ``welcome_message`` follows the lines about Python. The namespace
+    is a copy of ``global_dict`` (default: that of ``__main__``). With a ``token``, the peer has to send it first. To
+    change what a session does, override ``login`` and ``print_result`` in a subclass and give it to ``serve`` as
+    ``client_class``.
     """
 
     def __init__(
@@ -123,7 +123,8 @@ class backdoor:
     # -- for subclasses
 
     def login(self) -> bool:
-        """May the peer go on? This one asks for the token, if there is one. ``read_line`` and ``send`` are at hand."""
+        """Is the peer allowed in? This one asks for the token, if there is one. It may use ``read_line`` and
+        ``send``."""
         if self.token is None:
             return True
         try:

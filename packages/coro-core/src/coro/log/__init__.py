@@ -1,4 +1,4 @@
-"""Logging of data instead of texts: facilities, loggers for files, stderr and syslog, binary logs.
+"""Logging of data instead of text: facilities, loggers for files, stderr and syslog, binary logs.
 
     LOG = coro.log.Facility("mailer")
     LOG("sent", message_id, recipients)
@@ -6,9 +6,9 @@
 
     coro.log.set_logger(coro.log.asn1.Logger("/var/log/mailer"))
 
-One logger serves the whole process; until ``set_logger`` is called it writes to stderr. No logger ever suspends the
-calling thread. ``coro.log.asn1`` has binary logs, ``coro.log.catlog`` the program that shows them,
-``coro.log.bridge`` connects with the ``logging`` module.
+The process has one logger. Until ``set_logger`` is called, it writes to stderr. No logger ever suspends the calling
+thread. ``coro.log.asn1`` has binary logs, ``coro.log.catlog`` is the program that shows them, and ``coro.log.bridge``
+connects coro's log with the ``logging`` module.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def get_logger() -> Logger:
 
 
 def log(*data: Any) -> None:
-    """Log a record. Pass the items as they are, not a text made of them: what reads the log can then tell them apart.
+    """Log a record. Pass the items as they are, not as one text: a program that reads the log can then tell them apart.
 
     Raises what the logger raises: an error of its file, or a value that a binary log cannot hold.
     """
@@ -49,7 +49,7 @@ class NoFacility:
 
 
 class Facility(NoFacility):
-    """A part of a program with a name: ``f(*data)`` logs the name and the items. TypeError unless the name is a str."""
+    """A named part of a program: ``f(*data)`` logs the name and the items. TypeError unless the name is a str."""
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):

@@ -106,8 +106,8 @@ class SysLogger:
     path: of the socket, by default the system's. facility: 16 (local0) to 23 are free for programs; level: 0
     (emergency) to 7 (debug); see RFC 3164. A text longer than 8192 bytes is cut.
 
-    Never waits and never fails because of the daemon: when it has gone or does not keep up, records are dropped and
-    counted (``lost``), and every record tries to connect anew. ValueError for a facility or level out of range.
+    Never waits and never fails because of the daemon. When the daemon has gone or is too slow, records are dropped and
+    counted (``lost``), and every record tries to connect again. ValueError for a facility or level out of range.
     """
 
     def __init__(self, path: str | None = None, facility: int = 16, level: int = 6) -> None:
@@ -150,8 +150,8 @@ class SysLogger:
 
 
 class ComboLogger:
-    """Hands each record to several loggers. One that fails does not keep the others from getting it; the first error is
-    raised afterwards."""
+    """Passes each record to several loggers. If one fails, the others still get the record; the first error is raised
+    afterwards."""
 
     def __init__(self, *loggers: Logger) -> None:
         for logger in loggers:
@@ -163,7 +163,7 @@ class ComboLogger:
         return f"ComboLogger({', '.join(map(repr, self.loggers))})"
 
     def log(self, *data: Any) -> None:
-        """Hand a record on."""
+        """Pass a record to all loggers."""
         error: Exception | None = None
         for logger in self.loggers:
             try:
@@ -179,8 +179,8 @@ class Background(io.RawIOBase):
 
         set_logger(FileLogger(Background(sys.stdout)))
 
-    f: the real file, text or binary. limit: bytes (characters of text) that may wait. What does not fit is dropped,
-    newest first, counted in ``lost``, and, in text, told by a line as soon as there is room. Without a loop, and when
+    f: the real file, text or binary. limit: bytes (characters of text) that may wait. New records that do not fit are
+    dropped and counted in ``lost``; in a text file, a line says so as soon as there is room. Without a loop, and when
     the loop ends, writes happen at once in the calling thread. Errors of the file are counted in ``errors``; the
     records of that write are lost.
     """
@@ -214,7 +214,7 @@ class Background(io.RawIOBase):
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: the writer flushes."""
+        """Does nothing: the writer flushes."""
 
     def _begin(self) -> None:
         self._thread = True

@@ -76,8 +76,8 @@ class Redirector(io.TextIOBase):
 
 def redirect_stderr() -> Redirector:
     """Log what is written to ``sys.stderr`` and by coro's own functions (``print_stderr``, the exception notifier, the
-    latency warning). What C code writes to descriptor 2, the watchdog's reports among it, still goes there. Returns the
-    object that stands for stderr now; its ``restore()`` ends it."""
+    latency warning). What C code writes to descriptor 2 still goes there, for example the watchdog's reports. Returns
+    the object that now replaces stderr; its ``restore()`` undoes the redirection."""
     redirector = Redirector()
     redirector._before = (sys.stderr, output.saved_stderr)
     sys.stderr = redirector

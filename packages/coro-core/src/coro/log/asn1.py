@@ -3,15 +3,15 @@
 A record is
 
     magic     4 bytes   25 F1 BF 42
-    length    4 bytes   big end first, of what follows
-    value     BER       of the tuple (microseconds since 1970, (items...)); see ``_ber`` for the types
+    length    4 bytes   of what follows, most significant byte first
+    value     BER       of the tuple (microseconds since 1970, (items...))
 
-The magic makes it possible to begin anywhere: whoever reads looks for the next one. What follows a magic may all the
-same be damaged, or may be an accident inside other data; then the search goes on one byte behind it, not behind the
-length that it claims, so that no whole record is ever skipped.
-
-Reading keeps one record and one block of the file in memory; a length is believed only as far as bytes are there.
+A reader can begin anywhere: it looks for the next magic. Reading keeps one record and one block of the file in memory.
 """
+
+# The types are those of ``_ber``. What follows a magic may be damaged, or the magic may be an accident inside other
+# data. Then the search goes on one byte behind it, not behind the length that it claims, so that no whole record is
+# ever skipped. A length is believed only as far as bytes are there.
 
 from __future__ import annotations
 
@@ -72,11 +72,10 @@ class Logger:
 
 
 class Sync:
-    """Finds the next magic in a stream, byte by byte.
+    """Finds the next magic in a stream, byte by byte."""
 
-    It works because the first byte of the magic does not occur in the rest of it: after a mismatch only the byte at
-    hand can begin another one.
-    """
+    # It works because the first byte of the magic does not occur in the rest of it: after a mismatch only the byte at
+    # hand can begin another one.
 
     def __init__(self) -> None:
         self._matched = 0
@@ -229,10 +228,10 @@ def _whole_record_inside(data: bytearray) -> bool:
 def gen_log(f: BinaryIO, limit: int = 10000, follow: bool = False) -> Iterator[tuple[int, float, Any]]:
     """The records of a binary log, as (size in bytes, seconds since 1970, items).
 
-    f: a file opened for reading bytes; reading begins where it stands, and damaged records are passed over. limit: how
-    many bytes of something else there may be between two records before ValueError is raised, 0 for any number. follow:
-    at the end of a regular file wait for more, for ever; the wait suspends the calling thread only. A record that is
-    cut at the end of the file is left out.
+    f: a file opened for reading bytes. Reading begins at its present position, and damaged records are skipped. limit:
+    how many other bytes there may be between two records before ValueError is raised, 0 for any number. follow: at the
+    end of a regular file wait for more, for ever; only the calling thread waits. A record that is cut off at the end of
+    the file is left out.
     """
     for _, size, when, items in records(f, limit, follow):
         yield size, when / 1e6, items

@@ -1,9 +1,9 @@
-"""To and from the ``logging`` module of the standard library.
+"""From the ``logging`` module of the standard library to coro's log, and back.
 
     logging.getLogger().addHandler(coro.log.bridge.Handler())       # its records go to coro's logger
     coro.log.set_logger(coro.log.bridge.LoggingLogger("program"))   # coro's records go to logging
 
-Both at once do no harm: a record that has crossed the bridge does not cross it again.
+You may use both: a record that has crossed the bridge does not cross it again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _crossing: ContextVar[bool] = ContextVar("coro.log.bridge", default=False)
 
 
 class Handler(logging.Handler):
-    """Logs each record as (name of the logger, name of the level, message), and with ``exc_info`` a fourth item, the
-    traceback data. A formatter that was set makes the message; otherwise it is the plain one."""
+    """Logs each record as (name of the logger, name of the level, message). With ``exc_info`` there is a fourth item,
+    the traceback data. If a formatter is set, it makes the message."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log a record; errors go to ``handleError``, like with every handler."""
@@ -44,7 +44,7 @@ class Handler(logging.Handler):
 class LoggingLogger:
     """A logger for ``set_logger``: records become one-line messages of ``logging.getLogger(name)`` at that level.
 
-    TypeError when the level is no number or known name.
+    TypeError when the level is neither a number nor a known name.
     """
 
     def __init__(self, name: str = "coro", level: int | str = logging.INFO) -> None:
@@ -55,7 +55,7 @@ class LoggingLogger:
         self.level = number
 
     def log(self, *data: Any) -> None:
-        """Hand a record to ``logging``."""
+        """Pass a record to ``logging``."""
         if _crossing.get():
             return
         token = _crossing.set(True)

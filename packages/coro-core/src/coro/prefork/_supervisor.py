@@ -76,15 +76,15 @@ class PreforkError(Exception):
 class WorkerEvent(NamedTuple):
     """Something that happened to a worker, or to all of them."""
 
-    #: "started", "ready"; "exited" (as it was told to, or with status 0), "failed" (by itself: a signal, a status other
-    #: than 0, or not ready in time; or the system refused to start it), "killed" (it did not end in time);
-    #: of all workers: "reloading", "reloaded", "reload failed", "stopping".
+    #: "started", "ready"; "exited" (because it was told to, or with status 0); "failed" (a signal or another status
+    #: ended it, it was not ready in time, or the system refused to start it); "killed" (it did not end in time). About
+    #: all workers: "reloading", "reloaded", "reload failed", "stopping".
     kind: Kind
     #: The worker (its index), None when it is about all.
     worker: int | None
     #: Its process, None when it is about all, or when none could be started.
     pid: int | None
-    #: More about it in words; may be empty.
+    #: More about it as text; may be empty.
     detail: str
 
 
@@ -97,7 +97,7 @@ class PreforkStatistics(NamedTuple):
     ready: int
     #: Forks so far.
     started: int
-    #: Workers that ended though nobody had told them to.
+    #: Workers that ended without being told to.
     failed: int
     #: Workers that had to be killed because they did not end in time.
     killed: int
@@ -140,7 +140,8 @@ def _report(what: WorkerEvent) -> None:
 
 
 class Prefork:
-    """The supervisor behind ``coro.prefork``, for programs that want to look at it or direct it from ``on_event``.
+    """The supervisor behind ``coro.prefork`` as an object, for programs that inspect it, or direct it from
+    ``on_event``.
 
     The parameters are those of ``coro.prefork``. ``addresses`` is where it listens, once the object is made.
     """
@@ -199,7 +200,7 @@ class Prefork:
     # -- for callbacks
 
     def stop(self) -> None:
-        """End as after SIGTERM: drain the workers, and have ``run`` return. May be called by ``on_event``, by signal
+        """End as after SIGTERM: drain the workers, then return from ``run``. May be called by ``on_event``, by signal
         handlers and from other OS threads."""
         self._signals.add(signal.SIGTERM)
         self._wake()
@@ -210,7 +211,7 @@ class Prefork:
         self._wake()
 
     def statistics(self) -> PreforkStatistics:
-        """Figures for debugging."""
+        """Counts for debugging."""
         ready = sum(1 for child in self._children.values() if child.ready and not child.told)
         return PreforkStatistics(len(self._children), ready, self._started, self._failed, self._killed, self._reloads)
 
@@ -220,9 +221,9 @@ class Prefork:
         return list(self._children)
 
     def close(self) -> None:
-        """Close what it listens on, for an object that is not going to run; the end of a ``with`` does so, too.
+        """Close the listening sockets of an object that will not run. The end of a ``with`` block does so, too.
 
-        May be called again, and after ``run``, which has closed everything. PreforkError while it runs: call ``stop``.
+        May be called again, and after ``run``. PreforkError while it runs: call ``stop`` then.
         """
         if self._running:
             raise PreforkError("a supervisor that runs cannot be closed; call stop()")
@@ -239,7 +240,7 @@ class Prefork:
     # -- the loop of the parent
 
     def run(self) -> PreforkStatistics:
-        """Start the workers and look after them until told to stop; see ``coro.prefork``."""
+        """Start the workers and supervise them until told to stop; see ``coro.prefork``."""
         if self._ran:
             raise PreforkError("a supervisor runs once, and not after close(); make a new one")
         if scheduler.coro_is_running():
@@ -594,28 +595,28 @@ def prefork(
     restart_window: float = 60.0,
     on_event: Callable[[WorkerEvent], object] | None = None,
 ) -> PreforkStatistics:
-    """Run ``serve(worker)`` in several processes, each with a loop of its own, and look after them.
+    """Run ``serve(worker)`` in several processes, each with a loop of its own, and supervise them.
 
     Call it in the main OS thread, instead of ``coro.run``. It returns when it was told to stop and all workers have
     ended.
 
-    workers: how many processes; None for one a processor that this process may use. serve: a function of a
+    workers: how many processes; None for one per processor that this process may use. serve: a function of a
     ``coro.prefork.Worker``; ``worker.serve(handler)`` is all it has to do. address: where to listen, as for
     ``coro.Server``; None for workers that do not. reuse_port: each worker opens a listener of its own with SO_REUSEPORT
     instead of sharing one. drain_timeout: seconds that a worker has for its connections when it has to end; handlers
     that take longer get Shutdown, and a few seconds later the process is killed. start_timeout: seconds in which a new
     worker must have started a server or called ``worker.ready()``. on_event: called with a ``WorkerEvent``, in the
-    parent; by default what goes wrong is written to stderr.
+    parent; by default, failures are written to stderr.
 
-    A worker that ends by itself is replaced, at once when it had worked for a while, otherwise after pauses that double
-    from 0.1 to 10 seconds. When that happens more than ``restart_limit`` times a worker (on average) within
-    ``restart_window`` seconds the parent gives up. Where the system refuses a new process (no descriptor is left, say)
-    the others go on, and it is tried again after such pauses, without a limit. A worker whose ``serve`` returns after
-    more than a second is replaced and not counted: a way to have fresh processes now and then.
+    A worker that ends by itself is replaced: at once if it had worked for a while, otherwise after a pause. Pauses
+    double from 0.1 to 10 seconds. The parent gives up when this happens more than ``restart_limit`` times per worker
+    (on average) within ``restart_window`` seconds. If the system refuses a new process (no descriptor is left, for
+    example), the other workers continue, and the parent tries again after such pauses, without a limit. A worker whose
+    ``serve`` returns after more than a second is replaced and not counted: so a program can renew its processes.
 
-    Signals to the parent: SIGTERM and SIGINT stop it in order, a second one without further delay; SIGHUP replaces one
-    worker after the other, each new one being ready before the old one stops accepting. When the parent dies the
-    workers end as after SIGTERM.
+    Signals to the parent: SIGTERM and SIGINT stop it in order, a second one at once. SIGHUP replaces one worker after
+    the other; each new one is ready before the old one stops accepting. If the parent dies, the workers end as after
+    SIGTERM.
 
     Raises PreforkError when it gave up; what ``coro.Server`` raises for the address; LoopError inside a loop;
     WrongThreadError outside the main OS thread; TypeError and ValueError for malformed arguments.

@@ -36,11 +36,10 @@ KILL_GRACE = 3.0
 class Worker:
     """What ``serve`` gets in a worker process.
 
-    ``index`` is from 0 to the number of workers less one; the replacement of a worker has its index. ``generation``
-    counts the processes that had it, from 0. ``listeners`` are the listening sockets, each an address for
-    ``coro.Server`` and with the sock in its attribute ``sock``. ``stopping`` is an event (``coro.event``) that is set
-    when the worker has to end, for programs that do not use ``coro.Server``. ``drain_timeout``: seconds that are left
-    to it then.
+    ``index`` is a number from 0 to the number of workers less one. The replacement of a worker has the same index, and
+    ``generation`` counts these processes from 0. ``listeners`` are the listening sockets; each is an address for
+    ``coro.Server`` and has the sock as its attribute ``sock``. ``stopping`` is a ``coro.event`` that is set when the
+    worker has to end, for programs that do not use ``coro.Server``. ``drain_timeout`` is how many seconds it then has.
     """
 
     def __init__(self, index: int, generation: int, drain_timeout: float, link: socket.socket) -> None:
@@ -56,8 +55,8 @@ class Worker:
         return f"<Worker {self.index}, generation {self.generation}, process {os.getpid()}>"
 
     def ready(self) -> None:
-        """Tell the parent that this worker is at work. Programs that use ``coro.Server``, ``coro.serve`` or ``serve``
-        of this object need not: the first server that starts says it."""
+        """Tell the parent that this worker is ready. Not needed with ``coro.Server``, ``coro.serve`` or the ``serve``
+        of this object: the first server that starts does it."""
         if not self._is_ready:
             self._is_ready = True
             with contextlib.suppress(OSError):  # the parent has gone; that is found out elsewhere

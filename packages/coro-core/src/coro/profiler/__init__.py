@@ -45,8 +45,8 @@ def go(
 
     The profile is written to ``profile_filename`` (None: see default_filename()) whether ``fun`` returns or raises;
     what it raises is passed on. ``profile_bench`` says what is measured: ``coro.rusage_bench`` or ``coro.bench``, or a
-    subclass. SystemError when a profiler is active, RuntimeError when the interpreter's hooks are taken by somebody
-    else, OSError when the file cannot be written, TypeError for what cannot be called."""
+    subclass. SystemError when a profiler is active, RuntimeError when the interpreter's hooks belong to another tool,
+    OSError when the file cannot be written, TypeError when ``fun`` cannot be called."""
     if not callable(fun):
         raise TypeError(f"expected a function to profile, not {type(fun).__name__}: {fun!r}")
     start(profile_bench)
@@ -58,7 +58,7 @@ def go(
 
 def start(profile_bench: type[bench] = rusage_bench) -> None:
     """Profile from here on, all threads. SystemError when a profiler is active, RuntimeError when the interpreter's
-    hooks are taken by somebody else, TypeError when ``profile_bench`` is no subclass of ``coro.bench``."""
+    hooks belong to another tool, TypeError when ``profile_bench`` is no subclass of ``coro.bench``."""
     new_profiler(profile_bench).start()
 
 
@@ -66,7 +66,7 @@ def stop(filename: str | os.PathLike[str] | None = None) -> Profile:
     """Stop profiling, write the profile to ``filename`` (None: see default_filename()) and return it.
 
     RuntimeError when no profiler is active or it was started in another OS thread, OSError when the file cannot be
-    written: the profiler is stopped all the same."""
+    written; the profiler is stopped even then."""
     profiler = get_the_profiler()
     if profiler is None:
         raise RuntimeError("no profiler is active; call coro.profiler.start() first")

@@ -36,8 +36,8 @@ class bench:
     """Calls of one function and the ticks they took: its own, and the aggregate, which includes what it called.
 
     Attributes: ``calls``, ``own`` and ``aggregate`` (tuples in the order of get_headings()), ``waited`` and
-    ``aggregate_waited`` (ticks that threads were parked in it). Give a subclass to ``coro.new_profiler()`` or
-    ``coro.profiler.start()`` to have the numbers told differently: get_data() and get_headings() are what it overrides.
+    ``aggregate_waited`` (ticks for which threads were suspended in it). To change the values of a report, give a
+    subclass to ``coro.new_profiler()`` or ``coro.profiler.start()``; it overrides get_data() and get_headings().
     """
 
     usage: ClassVar[bool] = False  # is getrusage(2) asked, too?
@@ -62,7 +62,7 @@ class bench:
 
     @classmethod
     def get_headings(cls) -> tuple[str, ...]:
-        """What the values are called."""
+        """The names of the values."""
         return ("ticks",)
 
     def __repr__(self) -> str:
@@ -73,9 +73,9 @@ class bench:
 
 
 class rusage_bench(bench):
-    """As ``bench``, and what getrusage(2) tells of the OS thread that runs the loop (of the process, where the system
-    does not know it by thread). It is asked at the end of every slice of a thread, and at calls and returns when 20
-    microseconds have gone by since it was asked last."""
+    """Like ``bench``, with the values of getrusage(2) for the OS thread that runs the loop (for the process, where the
+    system does not count by thread). They are read at the end of every slice of a thread, and at calls and returns when
+    20 microseconds have passed since the last reading."""
 
     usage = True
 
@@ -86,11 +86,11 @@ class rusage_bench(bench):
 
 
 class rusage:
-    """What the process has used, as getrusage(2) tells it. A new object holds zeros until ``get()``.
+    """What the process has used, by getrusage(2). A new object has zeros until ``get()``.
 
     Attributes: ``utime`` and ``stime`` in seconds, ``maxrss``, ``ixrss``, ``idrss``, ``isrss``, ``minflt``, ``majflt``,
-    ``nswap``, ``inblock``, ``oublock``, ``msgsnd``, ``msgrcv``, ``nsignals``, ``nvcsw``, ``nivcsw``. Two of them add
-    and subtract; what is no counter (``maxrss`` and the sizes) is the left operand's then.
+    ``nswap``, ``inblock``, ``oublock``, ``msgsnd``, ``msgrcv``, ``nsignals``, ``nvcsw``, ``nivcsw``. Two objects can be
+    added and subtracted; values that are no counters (``maxrss`` and the sizes) are then those of the left operand.
     """
 
     __slots__ = USAGE
@@ -105,14 +105,14 @@ class rusage:
             setattr(self, name, 0)
 
     def get(self) -> rusage:
-        """Sample the process now; returns the object itself."""
+        """Read the present values; returns the object itself."""
         sample = resource.getrusage(resource.RUSAGE_SELF)
         for name, value in zip(USAGE, sample, strict=True):
             setattr(self, name, value)
         return self
 
     def set(self, other: rusage) -> None:
-        """Copy the numbers of another one. TypeError when it is none."""
+        """Copy the values of another ``rusage``. TypeError for anything else."""
         if not isinstance(other, rusage):
             raise TypeError(f"expected a coro.rusage to copy, not {type(other).__name__}: {other!r}")
         for name in USAGE:

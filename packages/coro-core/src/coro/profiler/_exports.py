@@ -19,9 +19,8 @@ def _need_trees(profile: Profile) -> None:
 
 
 def to_pstats(profile: Profile, filename: str | os.PathLike[str]) -> None:
-    """Write a profile as ``pstats.Stats(filename)`` reads it. Times are seconds of the thread's own running: the time
-    it was parked is not in them. ProfileError when the profile holds no trees, OSError when the file cannot be
-    written."""
+    """Write a profile as ``pstats.Stats(filename)`` reads it. Times are seconds in which threads ran; the time they
+    waited is not included. ProfileError when the profile holds no trees, OSError when the file cannot be written."""
     _need_trees(profile)
     second = profile.ticks_per_second
     accounts, pairs = settle([thread.nodes for thread in profile.threads], 1 + len(profile.values))

@@ -26,13 +26,14 @@ Numbers = tuple[int | float, ...]
 
 
 class ProfileError(ValueError):
-    """What was read is not a profile, or a damaged one, or tries to be more than data."""
+    """The file is not a profile, or it is damaged, or it has more than plain data in it."""
 
 
 @dataclass
 class ThreadProfile:
-    """One thread's part: its number (0: main, -1: all that were too many to be kept apart), name, whether it has ended,
-    how many slices it ran, and its tree of calls as (depth, function, calls, ticks waited, own values...)."""
+    """One thread's part: its number (0: the scheduler, -1: threads beyond those that are kept apart), its name, whether
+    it has ended, how many slices it ran, and its tree of calls as (depth, function, calls, ticks waited, own
+    values...)."""
 
     number: int
     name: str
@@ -43,7 +44,7 @@ class ThreadProfile:
 
 @dataclass
 class Profile:
-    """What a session accounted.
+    """What a session measured.
 
     bench, headings, time: name of the bench class, what its values are called, and the POSIX time of the end.
     functions: {function: (calls, own values, aggregate values)}. calls: {caller: [(callee, count), ...]}.
@@ -93,9 +94,9 @@ def dump(profile: Profile, file: IO[bytes]) -> None:
 
 
 def save(profile: Profile, filename: str | os.PathLike[str]) -> None:
-    """Write a profile to a file, which is replaced as a whole: there is never half a profile under the name, and a
-    symbolic link there is not followed. Only the user may read it. What is there and no file, a device or a named pipe,
-    is written to instead. OSError as from open(), TypeError for what is no profile."""
+    """Write a profile to a file. The file is replaced as a whole, so there is never half a profile under the name, and
+    a symbolic link is not followed. Only the user may read it. A device or a named pipe is written to, not replaced.
+    OSError as from open(), TypeError for what is no profile."""
     if not isinstance(profile, Profile):
         raise TypeError(f"expected a Profile, as stop() and load() return, not {type(profile).__name__}: {profile!r}")
     filename = os.path.abspath(os.fspath(filename))
@@ -117,7 +118,8 @@ def save(profile: Profile, filename: str | os.PathLike[str]) -> None:
 
 
 def load(filename: str | os.PathLike[str]) -> Profile:
-    """Read a profile. No code of the file is run. ProfileError when it is none, OSError when it cannot be read."""
+    """Read a profile. No code of the file is run. ProfileError when it is no profile, OSError when it cannot be
+    read."""
     with open(filename, "rb") as file:
         magic = file.read(len(MAGIC))
         if magic != MAGIC:

@@ -318,8 +318,8 @@ def _thread_profile(thread: tuple[Any, ...]) -> ThreadProfile:
 
 
 def new_profiler(bench_class: type[bench] = rusage_bench) -> Profiler:
-    """A profiler that measures what ``bench_class`` says: ``coro.bench``, ``coro.rusage_bench`` or a subclass of one of
-    them. It does nothing before its ``start()``. SystemError when one is active, TypeError for another class."""
+    """Make a profiler that measures what ``bench_class`` says: ``coro.bench``, ``coro.rusage_bench`` or a subclass of
+    one of them. It does nothing before its ``start()``. SystemError when one is active, TypeError for another class."""
     if not isinstance(bench_class, type) or not issubclass(bench_class, bench):
         raise TypeError(f"expected coro.bench, coro.rusage_bench or a subclass of one of them, not {bench_class!r}")
     if _the_profiler is not None:
@@ -328,5 +328,5 @@ def new_profiler(bench_class: type[bench] = rusage_bench) -> Profiler:
 
 
 def get_the_profiler() -> Profiler | None:
-    """The profiler that is active, None when there is none."""
+    """The active profiler, or None."""
     return _the_profiler
