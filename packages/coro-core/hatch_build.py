@@ -111,3 +111,7 @@ class CustomBuildHook(_hook.CompilingHook):  # type: ignore[misc, name-defined]
         )
         if reason is not None:
             raise _hook.BuildError(reason)
+
+
+class CustomMetadataHook(_hook.ReadmeHook):  # type: ignore[misc, name-defined]
+    """The hook named in pyproject.toml that makes the description; nothing is different for coro-core."""

@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.dev import checks, jobs, packages, plan, provision, pythons, soak, suite
+from tools.dev import checks, jobs, packages, plan, provision, pythons, release, soak, suite
 from tools.dev.environments import DEV, ROOT, Environment, StepFailed, call, install, settings
 
 
@@ -133,6 +133,13 @@ def cmd_install(options: argparse.Namespace) -> int:
     return 0
 
 
+def cmd_wheels(options: argparse.Namespace) -> int:
+    """Make what is uploaded to a package index, and try it."""
+    for path in release.release(find_pythons(options)):
+        print(f"  {path.relative_to(ROOT)} ({path.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
 def cmd_lint(options: argparse.Namespace) -> int:
     """Check style, and the types of everything that has types."""
     return checks.lint(pick(options.python))
@@ -238,6 +245,11 @@ def parser() -> argparse.ArgumentParser:
     c = commands.add_parser("lint", help="check style and types of everything in the tree")
     c.add_argument("--python", type=version, help="minor version to use (default: this one)")
     c.set_defaults(run=cmd_lint, passes=False)
+
+    c = commands.add_parser("wheels", help="make wheels and source distributions for a package index, and try them")
+    c.add_argument("--python", type=version, action="append", help="only this version; may be repeated")
+    c.add_argument("--require-all", action="store_true", help="fail where a version is missing")
+    c.set_defaults(run=cmd_wheels, passes=False)
 
     c = commands.add_parser("install", help="build packages and install them into the environment that runs this")
     c.add_argument("names", nargs="*", metavar="NAME", help="such as coro-clocks (default: all)")

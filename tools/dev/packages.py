@@ -49,6 +49,11 @@ def table(package: Path) -> dict[str, Any]:
         return tomllib.load(f)
 
 
+def repository(root: Path = ROOT) -> str:
+    """The address of the repository, from the pyproject.toml of the root."""
+    return str(table(root)["tool"]["coro"]["repository"])
+
+
 def settings(package: Path | None = None) -> dict[str, list[str]]:
     """What a distribution (default: coro-core) needs, but for our own: keys "build" and "test"."""
     content = table(package or core())

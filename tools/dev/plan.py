@@ -55,6 +55,7 @@ CHECKS = (
     Check("lint", 30),
     Check("arch", 20),
     Check("second-distribution", 120),
+    Check("wheels", 60, 12),
     Check("docs", 60, 11),
     Check("kqueue", 60, 11),
     Check("emulation", 90, 11),

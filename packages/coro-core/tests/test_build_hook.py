@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import coro
-from coro_build import compiling, table
+from coro_build import compiling, readme, table
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -521,3 +521,50 @@ def test_a_source_distribution_compiles_nothing(package: Path) -> None:
     (package / "pyproject.toml").write_text(text)
     done = backend(package, "build_sdist")
     assert done.returncode == 0, done.stderr
+
+
+# -- the README for a package index
+
+README = """
+[relative](../../README.md), [a folder](tests/#all "title"), ![a picture](docs/a.svg)
+[absolute](https://example.org/a), [mail](mailto:a@example.org), [in the page](#building)
+[![a badge](badge.svg)](https://example.org)
+
+[defined]: guide.md
+
+```md
+[code](left/alone.md)
+```
+"""
+
+
+def test_links_in_a_readme_become_absolute() -> None:
+    assert readme.relative_links(README) == [
+        *("docs/a.svg", "../../README.md", "tests/#all"),
+        *("badge.svg", "guide.md"),
+    ]
+    made = readme.absolute_links(README, "https://example.org/coro/", "packages/coro-x")
+    assert "[relative](https://example.org/coro/blob/HEAD/README.md)" in made
+    assert '[a folder](https://example.org/coro/blob/HEAD/packages/coro-x/tests#all "title")' in made
+    assert "![a picture](https://example.org/coro/raw/HEAD/packages/coro-x/docs/a.svg)" in made
+    assert "[![a badge](https://example.org/coro/raw/HEAD/packages/coro-x/badge.svg)](https://example.org)" in made
+    assert "[defined]: https://example.org/coro/blob/HEAD/packages/coro-x/guide.md\n" in made
+    assert "[code](left/alone.md)" in made
+    assert readme.relative_links(made) == []
+    assert readme.absolute_links(made, "https://example.org/coro", "packages/coro-x") == made
+
+
+def test_a_link_out_of_the_repository_is_refused() -> None:
+    with pytest.raises(table.BuildError, match=r"stay in the repository, got '../../../x.md' in the folder 'a/b'"):
+        readme.absolute_links("[x](../../../x.md)", "https://example.org", "a/b")
+
+
+def test_the_description_needs_an_address_and_a_folder(hook: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("[x](x.md)")
+    found: dict[str, Any] = {"urls": {"Source": "https://example.org/coro"}}
+    hook.CustomMetadataHook(str(tmp_path), {"folder": "a"}).update(found)
+    assert found["readme"]["text"] == "[x](https://example.org/coro/blob/HEAD/a/x.md)"
+    with pytest.raises(Exception, match='a key "folder"'):
+        hook.CustomMetadataHook(str(tmp_path), {}).update(found)
+    with pytest.raises(Exception, match="as Source in project.urls"):
+        hook.CustomMetadataHook(str(tmp_path), {"folder": "a"}).update({})

@@ -1,7 +1,7 @@
 """No import goes up: a room of `src/coro` uses only rooms that stand before it in ORDER.
 
-The order is written here and nowhere else as a rule; the manual's list of rooms (docs/contributing/index.rst) is compared
-with it. Python modules and stubs are read by `ast`; Cython sources, whose grammar `ast` does not know, by their lines:
+The order is written here and nowhere else as a rule; the list of rooms in docs/contributing/index.rst is compared with
+it. Python modules and stubs are read by `ast`; Cython sources, whose grammar `ast` does not know, by their lines:
 `import`, `cimport`, `include` and `extern from`; C sources and assembly by what they include. An import inside a
 function counts like any other: it hides a cycle and does not undo it.
 

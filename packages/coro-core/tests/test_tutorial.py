@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+import coro.profiler
+
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TUTORIAL = DOCS / "tutorial"
 EXAMPLES = DOCS / "examples"
@@ -198,6 +200,18 @@ def test_every_example_is_tested() -> None:
     programs = sorted(p.name for p in EXAMPLES.glob("*.py"))
     assert [name for name in programs if f'"{name}"' not in tested and name not in elsewhere] == []
     assert EXAMPLES.is_dir()
+
+
+@pytest.mark.slow
+def test_the_slow_function_of_a_server_is_found_by_the_profiler(tmp_path: Path) -> None:
+    done = subprocess.run(
+        example("profile_shop.py", tmp_path / "shop.bin"), capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    functions = coro.profiler.load(tmp_path / "shop.bin").functions
+    own = {name.split(":")[1]: (calls, ticks[0]) for name, (calls, ticks, _) in functions.items() if "shop.py" in name}
+    assert own["search"][0] == 200
+    assert own["distance"][1] == max(ticks for _, ticks in own.values())
 
 
 def test_interruptions_are_delivered_where_the_manual_says() -> None:

@@ -43,10 +43,12 @@ from coro._clock.ticks import (
     update_time_relation,
 )
 from coro._entry import classic as _classic
+from coro._entry import other_distribution as _other_distribution
 from coro._entry.classic import UNAME, get_module_name, get_refcnt, signalfd_handler, sigterm_handler, tick_updater
 from coro._entry.connect import connect
 from coro._entry.fork import fork
 from coro._entry.loop import event_loop, event_loop_is_running, run, set_print_exit_string
+from coro._introspection.lock_cycles import set_lock_cycle_warning
 from coro._introspection.memory import Memory, ThreadMemory, memory
 from coro._introspection.reports import all_threads, default_exception_notifier, where, where_all
 from coro._introspection.statistics import Statistics, statistics
@@ -121,6 +123,7 @@ from coro.exceptions import (
     DeadCoroutine,
     DeadlockError,
     Interrupted,
+    LockCycleWarning,
     LockError,
     LoopError,
     NoSwitchError,
@@ -160,6 +163,7 @@ from coro.tb import traceback_data
 from coro.tb import traceback_string as compact_traceback
 
 _scheduler.set_poller_factory(_choose_poller.choose())
+_other_distribution.warn(__path__)
 
 # Set to False before event_loop() to leave SIGINT and SIGTERM alone.
 install_signal_handlers = True
@@ -262,6 +266,7 @@ __all__ = [
     "DeadlockError",
     "InParallelError",
     "Interrupted",
+    "LockCycleWarning",
     "LockError",
     "LoopError",
     "Memory",
@@ -371,6 +376,7 @@ __all__ = [
     "set_exit",
     "set_handler",
     "set_latency_warning",
+    "set_lock_cycle_warning",
     "set_print_exit_string",
     "set_resolver",
     "set_selfishness",

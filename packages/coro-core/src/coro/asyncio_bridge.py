@@ -128,10 +128,10 @@ def _get() -> _Bridge:
 
 
 def get_loop() -> asyncio.AbstractEventLoop:
-    """The asyncio event loop of this process, begun if necessary.
+    """The asyncio event loop of this process, which is started if necessary.
 
-    For what an asyncio library wants to be given. Call its methods from threads of coro through ``run`` only: it does
-    not notice otherwise that there is something to do. Raises YieldFromMain outside threads.
+    Give it to asyncio libraries that want one. Call its methods from threads of coro through ``run`` only: otherwise it
+    does not notice that there is something to do. Raises YieldFromMain outside threads.
     """
     return _get().loop
 
@@ -182,10 +182,10 @@ async def _awaited(awaitable: Awaitable[_T]) -> _T:
 def run(awaitable: Awaitable[_T]) -> _T:
     """Have asyncio run a coroutine (or await any awaitable of its loop) and wait for the outcome.
 
-    It runs in a copy of the calling thread's context (contextvars). Returns its result and raises what it raises;
-    asyncio.CancelledError when other asyncio code cancelled it. A thread that is interrupted while it waits leaves at
-    once; the task is cancelled and cleans up by itself. Raises TypeError for something that cannot be awaited,
-    YieldFromMain outside threads, RuntimeError inside asyncio code, which awaits instead.
+    The coroutine runs in a copy of the calling thread's context (contextvars). Returns its result and raises what it
+    raises; asyncio.CancelledError when other asyncio code cancelled it. A thread that is interrupted while it waits
+    leaves at once; the task is cancelled and cleans up by itself. Raises TypeError for something that cannot be
+    awaited; YieldFromMain outside threads; RuntimeError inside asyncio code, which should await instead.
     """
     if not isinstance(awaitable, Awaitable):
         raise TypeError(f"expected a coroutine or another awaitable, not {type(awaitable).__name__}: {awaitable!r}")
@@ -218,7 +218,7 @@ def run(awaitable: Awaitable[_T]) -> _T:
 
 
 def iterate(iterable: AsyncIterable[_T]) -> Iterator[_T]:
-    """Iterate over an asynchronous iterable in blocking style; raises as ``run`` does.
+    """Iterate over an asynchronous iterable in blocking style. Raises what ``run`` raises.
 
     An asynchronous generator is closed when the iteration is given up.
     """
@@ -238,7 +238,8 @@ def iterate(iterable: AsyncIterable[_T]) -> Iterator[_T]:
 
 @contextlib.contextmanager
 def entered(manager: AbstractAsyncContextManager[_T]) -> Iterator[_T]:
-    """An asynchronous context manager as an ordinary one; raises as ``run`` does, TypeError for any other object."""
+    """Use an asynchronous context manager as an ordinary one. Raises what ``run`` raises, and TypeError for any other
+    object."""
     if not isinstance(manager, AbstractAsyncContextManager):
         raise TypeError(f"expected an asynchronous context manager, not {type(manager).__name__}: {manager!r}")
     value = run(manager.__aenter__())
@@ -256,10 +257,10 @@ def entered(manager: AbstractAsyncContextManager[_T]) -> Iterator[_T]:
 
 
 async def call(function: Callable[_P, _T], /, *args: _P.args, **kws: _P.kwargs) -> _T:
-    """In asyncio code: call a function that blocks the coro way, in a thread of its own, and await its result.
+    """In asyncio code: call a function that waits the coro way, in a thread of its own, and await its result.
 
-    Cancelling the await shuts the thread down. Raises what the function raises; RuntimeError when the thread was
-    interrupted by others, or outside the event loop of this bridge.
+    Cancelling the await shuts the thread down. Raises what the function raises; RuntimeError when something else
+    interrupted the thread, or outside the event loop of this bridge.
     """
     bridge = _bridge
     if bridge is None or asyncio.get_running_loop() is not bridge.loop:

@@ -75,7 +75,7 @@ class event_queue(Generic[V]):
         return value
 
     def remove(self, time: SupportsIndex, value: V) -> int:
-        """Remove the first entry with this time whose value is this very object, and return 0.
+        """Remove the first entry that has this time and this very object as its value, and return 0.
 
         IndexError when there is none; errors for the time as for ``insert``.
         """

@@ -14,6 +14,7 @@ __all__ = [
     "DeadCoroutine",
     "DeadlockError",
     "Interrupted",
+    "LockCycleWarning",
     "LockError",
     "LoopError",
     "NoSwitchError",
@@ -140,6 +141,12 @@ class ChannelClosed(Exception):
 class ClosedError(Exception):
     """The descriptor was closed: by another thread while this one waited (``args[0]`` is the closer), or before the
     operation began (no arguments)."""
+
+
+class LockCycleWarning(RuntimeWarning):
+    """Threads wait for one another's locks, so that none of them can go on by itself; given when the wait begins that
+    closes the cycle. A filter that makes an error of it (``warnings.simplefilter("error", coro.LockCycleWarning)``)
+    breaks that wait off. See ``coro.set_lock_cycle_warning``."""
 
 
 class LockError(Exception):

@@ -67,8 +67,8 @@ class _HasFileno(Protocol):
 class lio_listio_error(Exception):
     """A request of ``many_lio_reads`` or ``many_lio_writes`` failed.
 
-    ``args[0]`` is a tuple with the outcome of each block that was tried, in order: the bytes read or the number
-    written, and an OSError where it failed. The batch of the failure was tried to its end, later ones were not.
+    ``args[0]`` is a tuple with the outcome of each block that was tried, in order: the bytes read, the number of bytes
+    written, or the OSError of a failure. The rest of the batch that failed was tried too; later batches were not.
     """
 
     def __str__(self) -> str:
@@ -215,15 +215,15 @@ def _read_cached(fd: int, nbytes: int, offset: int) -> tuple[bytes, bool]:
 
 
 def aio_read(fd: int | _HasFileno, nbytes: int, offset: int) -> bytes:
-    """Read from a file at an offset; suspends the calling thread only.
+    """Read from a file at an offset. Only the calling thread is suspended.
 
     fd: the descriptor of a file, or an object with ``fileno()``; its own position is neither used nor moved. nbytes:
-    how many, any number and alignment. offset: in bytes from the start.
+    how many bytes to read; any number and alignment will do. offset: in bytes from the start of the file.
 
-    Returns the bytes: fewer than asked for only when the file ends there, ``b""`` behind its end. Raises an oserrors
-    class when the system refuses (EBADF, EISDIR, ESPIPE for what has no offsets, EINVAL for a file opened with
-    O_DIRECT: open it without); ValueError for a negative number or one beyond 2**63 - 1; YieldFromMain outside a
-    thread; and interruptions, which leave at once.
+    Returns the bytes: fewer than asked for only if the file ends there, and ``b""`` behind its end. Raises an oserrors
+    class when the system refuses (EBADF, EISDIR; ESPIPE for what has no offsets; EINVAL for a file opened with
+    O_DIRECT: open it without); ValueError for a number that is negative or more than 2**63 - 1; YieldFromMain outside a
+    thread. An interrupted call leaves at once.
     """
     scheduler._running_thread()
     fd = _fileno(fd)
@@ -251,15 +251,15 @@ def aio_read(fd: int | _HasFileno, nbytes: int, offset: int) -> bytes:
 
 
 def aio_write(fd: int | _HasFileno, buffer: _Buffer, offset: int) -> int:
-    """Write to a file at an offset; suspends the calling thread only.
+    """Write to a file at an offset. Only the calling thread is suspended.
 
-    fd: as for ``aio_read``. buffer: bytes-like, any length and alignment; it is the caller's again at once when the
-    call ends, by an interruption as well. offset: in bytes from the start; beyond the end of the file it leaves a hole.
+    fd: as for ``aio_read``. buffer: bytes-like, of any length and alignment; the caller may change it again as soon as
+    the call ends, by an interruption too. offset: in bytes from the start; beyond the end of the file it leaves a hole.
 
-    Returns how many bytes were written, which is all of them unless the system broke it off midway (a full disk):
-    the next write then raises why. Errors as for ``aio_read``, and TypeError for something not bytes-like. Whether an
-    interrupted write took place is unknown. The data is with the kernel, not yet on the disk: fsync(2) is yours, by
-    ``in_thread``.
+    Returns how many bytes were written. That is all of them unless the system broke off midway (a full disk); then the
+    next write raises the reason. Raises what ``aio_read`` raises, and TypeError for a buffer that is not bytes-like. It
+    is not known whether an interrupted write took place. The data is with the kernel then, and not yet on the disk:
+    call fsync(2) yourself, by ``in_thread``.
     """
     scheduler._running_thread()
     fd = _fileno(fd)
@@ -288,10 +288,10 @@ def _as_bytes(buffer: _Buffer) -> bytes:
 
 
 def aio_stats() -> tuple[int, int, int, int, int, int]:
-    """Figures of ``aio_read`` and ``aio_write`` since the start of the process.
+    """Six figures of ``aio_read`` and ``aio_write`` since the start of the process.
 
-    Reads done without waiting, reads that went to a worker, the same two numbers for writes, and the reads and writes
-    that are under way. Interrupted and failed requests count as ended.
+    They are: reads done without waiting, reads that went to a worker, the same two for writes, reads under way, and
+    writes under way. Interrupted and failed requests count as ended.
     """
     c = _counters
     return (
@@ -307,11 +307,11 @@ def aio_stats() -> tuple[int, int, int, int, int, int]:
 def many_lio_reads(fd: int | _HasFileno, pos: int, nbytes: int) -> list[bytes]:
     """Read a long piece of a file as a list of blocks.
 
-    fd, pos: descriptor and offset as for ``aio_read``. nbytes: how many; they come in blocks of MAX_AIO_SIZE, the last
-    may be smaller, and at most MAX_LIO of them are asked for at a time.
+    fd, pos: descriptor and offset as for ``aio_read``. nbytes: how many bytes to read. They come in blocks of
+    MAX_AIO_SIZE, of which the last may be smaller. At most MAX_LIO blocks are asked for at a time.
 
-    Returns the blocks; together they are short only when the file ends, and none is empty. Raises lio_listio_error
-    when a request failed; otherwise as ``aio_read``.
+    Returns the blocks, none of them empty. They have fewer bytes than asked for only if the file ends. Raises
+    lio_listio_error when a request failed, and otherwise what ``aio_read`` raises.
     """
     scheduler._running_thread()
     fd = _fileno(fd)
@@ -337,10 +337,10 @@ def many_lio_writes(fd: int | _HasFileno, pos: int, blocks: Iterable[_Buffer]) -
     """Write blocks one behind the other.
 
     fd, pos: descriptor and offset as for ``aio_write``. blocks: bytes-like objects of any size, see
-    ``pack_blocks_for_write``; MAX_LIO of them at most are handed over at a time.
+    ``pack_blocks_for_write``. At most MAX_LIO of them are handed over at a time.
 
-    Returns how many bytes were written: all. Raises lio_listio_error when a request failed; otherwise as
-    ``aio_write``.
+    Returns how many bytes were written, which is all of them. Raises lio_listio_error when a request failed, and
+    otherwise what ``aio_write`` raises.
     """
     scheduler._running_thread()
     fd = _fileno(fd)

@@ -69,14 +69,15 @@ def _text(limit: int) -> str:
 
 
 def verify(minimums: Mapping[str, int] | None = None) -> dict[str, tuple[int, int]]:
-    """See that limits are at least so large; raise the soft limit, and the hard one where permitted, if they are not.
+    """Make sure that limits of the process are large enough. A soft limit that is too small is raised, and so is a hard
+    limit where that is permitted. No limit is ever lowered.
 
-    minimums: names without ``RLIMIT_`` (``"NOFILE"``, ``"NPROC"``, ``"DATA"``, ...) and the numbers wanted, in the unit
-    of getrlimit(2); ``resource.RLIM_INFINITY`` for no limit. None: ``DEFAULT_MINIMUMS``.
+    minimums: names without ``RLIMIT_`` (``"NOFILE"``, ``"NPROC"``, ``"DATA"``, ...) and the least numbers wanted, in
+    the unit of getrlimit(2); ``resource.RLIM_INFINITY`` for no limit. None means ``DEFAULT_MINIMUMS``.
 
-    Returns the limits now, ``{name: (soft, hard)}``; a name that this system lacks is left out. Never lowers one.
-    Raises SystemError naming the first limit that is too small and cannot be raised (earlier ones stay raised);
-    ValueError for a name no system has in that form, or a negative number.
+    Returns the limits now, ``{name: (soft, hard)}``; a name that this system lacks is left out. Raises SystemError that
+    names the first limit that is too small and cannot be raised (earlier ones stay raised); ValueError for a name that
+    no system has in that form, or a negative number.
     """
     now: dict[str, tuple[int, int]] = {}
     wanted_limits = DEFAULT_MINIMUMS if minimums is None else minimums
@@ -93,10 +94,10 @@ def verify(minimums: Mapping[str, int] | None = None) -> dict[str, tuple[int, in
 
 
 def raise_open_files(wanted: int | None = None) -> int:
-    """Raise the soft limit on open descriptors as far as the system lets us, at most to ``wanted``; never lower it.
+    """Raise the soft limit on open descriptors as far as the system permits, but not above ``wanted``. Never lowers it.
 
-    wanted: a number of descriptors, None for the hard limit. Returns the soft limit now, which may be less than wanted:
-    use ``verify`` where that is an error. Raises ValueError for a number below 1, TypeError for what is no int.
+    wanted: a number of descriptors; None for the hard limit. Returns the soft limit now, which may be less than wanted;
+    use ``verify`` if that is an error. Raises ValueError for a number below 1, TypeError for a value that is no int.
     """
     if wanted is not None:
         whole(wanted, "the number of descriptors, or None,", 1)
@@ -134,11 +135,11 @@ def _read_sysctl(name: str) -> int | None:
 
 
 def check_sysctls(minimums: Mapping[str, int] | None = None) -> list[str]:
-    """Compare settings of the kernel with what a busy server wants, and advise: nothing is changed, nothing raised.
+    """Compare settings of the kernel with what a busy server wants, and give advice. Nothing is changed.
 
-    minimums: names as sysctl(8) prints them, and numbers. None: ``DEFAULT_SYSCTLS``. Returns a sentence for each
-    setting that is smaller, none for what this system does not have. On other systems than Linux a program is run per
-    name, so call it at the start. ValueError for a name with other characters than such names have.
+    minimums: names as sysctl(8) prints them, and numbers. None means ``DEFAULT_SYSCTLS``. Returns a sentence for each
+    setting that is too small; settings that this system does not have are skipped. On systems other than Linux it runs
+    a program for each name, so call it at the start. ValueError for a name with characters that such names do not have.
     """
     wanted_values = DEFAULT_SYSCTLS if minimums is None else minimums
     for name in wanted_values:

@@ -2,16 +2,16 @@
 
 A mutex exists for a name only while somebody holds or wants it, so names may be anything hashable and any number. When
 a thread is about to wait, the smith first follows the chain "waits for what, held by whom" from the holder: if it leads
-back to the thread, waiting would never end, and the thread that would close the circle gets DeadlockError at once. The
+back to the thread, waiting would never end, and the thread that would close the cycle gets DeadlockError at once. The
 chain may lead through other smiths, plain mutexes, the writer of an rw_lock and joins, since every waiting thread knows
-what it waits for and every lock knows its owner. A circle that is closed by something that is not a smith's lock (a
+what it waits for and every lock knows its owner. A cycle that is closed by something that is not a smith's lock (a
 plain mutex, say) is found by the manager thread, which looks every ``deadlock_check_period`` seconds and breaks it by
 raising DeadlockError in one of those of its threads that wait for a smith.
 
 The global lock excludes everybody: it waits until all names are free, while threads that hold none are held back. A
 thread that holds a name may lock more names meanwhile, since otherwise it might never come to its end.
 
-Cost: a mutex and a dictionary entry per name in use; looking for a circle costs one step per thread of the chain.
+Cost: a mutex and a dictionary entry per name in use; looking for a cycle costs one step per thread of the chain.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from coro._introspection.lock_cycles import find_cycle, holders_of, waits_for
 from coro._runtime import scheduler
 from coro._sync.conditions import condition_variable
 from coro._sync.locks import mutex
@@ -28,47 +29,6 @@ from coro._sync.records import LockSmithStatistics
 from coro.exceptions import DeadlockError
 
 __all__ = ["LockSmith", "MutexLockSmith", "find_cycle", "holders_of"]
-
-
-def holders_of(what: Any) -> tuple[Any, ...]:
-    """The threads that hold what a thread can wait for (a lock, a thread that is joined); () when nobody does or it is
-    not known."""
-    if isinstance(what, scheduler.coro):
-        return () if what.dead else (what,)
-    owners = getattr(what, "owners", None)
-    if owners is None:
-        owner = getattr(what, "owner", None)
-        owners = () if owner is None else (owner,)
-    return tuple(owners)
-
-
-def _waits_for(thread: Any) -> Any:
-    """What a thread waits for, if it is something that threads hold."""
-    waits = getattr(thread, "waiting_for", None)
-    if waits is None or waits[0] not in ("object", "join"):
-        return None
-    return waits[1]
-
-
-def find_cycle(thread: Any, what: Any = None) -> list[Any] | None:
-    """The circle of threads, beginning with ``thread``, each of which waits for the next; None when there is none.
-
-    ``what`` is what the thread is about to wait for; None looks at what it waits for now."""
-    path = [thread]
-    seen = {thread}
-    stack = [iter(holders_of(_waits_for(thread) if what is None else what))]
-    while stack:
-        holder = next(stack[-1], None)
-        if holder is None:
-            stack.pop()
-            path.pop()
-        elif holder is thread:
-            return path
-        elif holder not in seen:
-            seen.add(holder)
-            path.append(holder)
-            stack.append(iter(holders_of(_waits_for(holder))))
-    return None
 
 
 class _LetGo(condition_variable):
@@ -118,25 +78,25 @@ class LockSmith:
             self.check_for_deadlocks()
 
     def check_for_deadlocks(self) -> int:
-        """Look for circles of threads that wait for one another, and break each by raising DeadlockError in one of its
+        """Look for cycles of threads that wait for one another, and break each by raising DeadlockError in one of its
         threads that wait for this smith, chosen at random. Returns how many were broken."""
         broken: set[Any] = set()
         waiting = list(self.waiting_threads())
         ours = set(waiting)
         for thread in waiting:
-            circle = find_cycle(thread)
-            if circle is None or broken.intersection(circle):
+            cycle = find_cycle(thread)
+            if cycle is None or broken.intersection(cycle):
                 continue
-            victim = random.choice([t for t in circle if t in ours])
+            victim = random.choice([t for t in cycle if t in ours])
             broken.add(victim)
-            victim.raise_exception(_error(circle))
+            victim.raise_exception(_error(cycle))
         self._deadlocks += len(broken)
         return len(broken)
 
 
-def _error(circle: list[Any]) -> DeadlockError:
-    pairs = tuple((t, repr(_waits_for(t))) for t in circle)
-    chain = " -> ".join(repr(t) for t in [*circle, circle[0]])
+def _error(cycle: list[Any]) -> DeadlockError:
+    pairs = tuple((t, repr(waits_for(t))) for t in cycle)
+    chain = " -> ".join(repr(t) for t in [*cycle, cycle[0]])
     return DeadlockError(
         f"these threads wait for one another's locks: {chain}; lock in the same order everywhere, "
         f"or unlock and try again",
@@ -160,7 +120,7 @@ class MutexLockSmith(LockSmith):
 
     def lock(self, key: Hashable) -> bool:
         """Wait until the name is free and lock it. Returns True when the thread had to wait. DeadlockError when waiting
-        would close a circle; nothing is locked then."""
+        would close a cycle; nothing is locked then."""
         me = scheduler.current()
         waited = self._pass_gate(me)
         lock = self._use(key)
@@ -215,7 +175,7 @@ class MutexLockSmith(LockSmith):
 
     def lock_global(self) -> bool:
         """Wait until nobody else holds any name, and keep everybody out. Returns True when the thread had to wait.
-        DeadlockError when waiting would close a circle."""
+        DeadlockError when waiting would close a cycle."""
         me = scheduler.current()
         if self._global.locked() and not self._global.has_lock():
             self._look(me, self._global)
@@ -266,10 +226,10 @@ class MutexLockSmith(LockSmith):
 
     def _look(self, me: Any, what: Any) -> None:
         self._contended += 1
-        circle = find_cycle(me, what)
-        if circle is not None:
+        cycle = find_cycle(me, what)
+        if cycle is not None:
             self._deadlocks += 1
-            raise _error(circle)
+            raise _error(cycle)
 
     def _gate_shut(self, me: Any) -> bool:
         return self._global.locked() and not self._global.has_lock() and me not in self._held

@@ -23,10 +23,10 @@ D = TypeVar("D")
 
 
 class lru(Generic[K, V]):
-    """A map of at most ``size`` entries; a further one displaces the least recently used.
+    """A map of at most ``size`` entries. One more displaces the entry that was not used for longest.
 
-    size: at least 1, else ValueError. Looking up or deleting a key that is not there raises KeyError. A displaced or
-    replaced value is dropped after the map has its new state, so its finaliser may use the map.
+    size: at least 1, otherwise ValueError. Looking up or deleting a key that is not there raises KeyError. A displaced
+    or replaced value is dropped when the map has its new state, so its finaliser may use the map.
     """
 
     __slots__ = ("_entries", "size")
@@ -37,7 +37,7 @@ class lru(Generic[K, V]):
 
     @property
     def d(self) -> Mapping[K, V]:
-        """The entries as a read-only mapping, least recent first; looking at it is no use."""
+        """The entries as a read-only mapping, least recent first. Looking something up in it does not count as use."""
         return MappingProxyType(self._entries)
 
     def __getitem__(self, key: K) -> V:
@@ -70,7 +70,7 @@ class lru(Generic[K, V]):
         return f"<{type(self).__name__} of {len(self)} entries, size {self.size}>"
 
     def has_key(self, key: object) -> bool:
-        """The same as ``key in lru``: no use of the entry."""
+        """The same as ``key in lru``. It does not count as use."""
         return key in self
 
     @overload
@@ -78,7 +78,7 @@ class lru(Generic[K, V]):
     @overload
     def get(self, key: K, instead: D) -> V | D: ...
     def get(self, key: K, instead: D | None = None) -> V | D | None:
-        """The value of a key, which counts as use, or ``instead`` when it is not there."""
+        """The value of a key, or ``instead`` if it is not there. It counts as use."""
         try:
             return self[key]
         except KeyError:
@@ -103,11 +103,11 @@ class lru(Generic[K, V]):
 
 
 class lru_with_pin(lru[K, V]):
-    """An ``lru`` some of whose keys can be pinned.
+    """An ``lru`` in which keys can be pinned.
 
-    A pinned entry never ages, takes none of the ``size`` places, and hides an ordinary entry of the same key, which
-    ages on unseen. Assigning to a pinned key does nothing; deleting it raises KeyError. ``len`` counts both kinds;
-    iteration, ``keys``, ``values`` and ``items`` skip pinned keys.
+    A pinned entry is never displaced and takes none of the ``size`` places. It hides an ordinary entry of the same key,
+    which goes on aging. Assigning to a pinned key does nothing; deleting it raises KeyError. ``len`` counts both kinds.
+    Iteration, ``keys``, ``values`` and ``items`` skip pinned keys.
     """
 
     __slots__ = ("_pinned",)

@@ -67,8 +67,8 @@ _Path = str | bytes | os.PathLike[str]
 
 
 class ProcessTimeout(Exception):
-    """The time limit of a job was over; it was killed.  ``stdout_output`` and ``stderr_output`` are what it had
-    written by then, as bytes."""
+    """The time limit of a job was over, and the job was killed.  ``stdout_output`` and ``stderr_output`` are what it
+    had written by then, as bytes."""
 
     def __init__(self, stdout_output: bytes = b"", stderr_output: bytes = b"") -> None:
         super().__init__(stdout_output, stderr_output)
@@ -120,8 +120,9 @@ def join(process: _Process, /) -> int:
 class CoroProcess:
     """A running job, from ``spawn_job_bg``.
 
-    ``pid`` is its first process and ``stdin``, ``stdout``, ``stderr`` are our ends of its pipes (``fd_sock``) or None.
-    Leaving it as a context manager closes the pipes and waits; with an exception on its way, it kills the job first.
+    ``pid`` is its first process. ``stdin``, ``stdout`` and ``stderr`` are our ends of its pipes (``fd_sock``), or None.
+    Leaving it as a context manager closes the pipes and waits. If an exception leaves the block, the job is killed
+    first.
     """
 
     def __init__(
@@ -147,13 +148,13 @@ class CoroProcess:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code, minus the signal's number if one ended it; None before ``wait``."""
+        """The exit code; minus the signal's number if a signal ended it; None before ``wait``."""
         return None if self.status is None else os.waitstatus_to_exitcode(self.status)
 
     def wait(self) -> int:
         """Wait for the end; returns the status as ``waitpid`` does.  Any number of threads may wait, also afterwards.
 
-        oserrors.ECHILD when somebody else has reaped the process, and in a process that was forked from its parent.
+        oserrors.ECHILD when other code has reaped the process, and in a process that was forked from its parent.
         """
         self._check_parent()
         me = scheduler._running_thread() if self.status is None else None
@@ -183,14 +184,15 @@ class CoroProcess:
     def kill(self, sig: int = signal.SIGKILL) -> None:
         """Send a signal to the first process; nothing happens when it has been waited for.
 
-        oserrors.ECHILD in a process that was forked from its parent: nobody there knows whose its number is by now."""
+        oserrors.ECHILD in a process that was forked from its parent: there its number may be another's by now."""
         self._check_parent()
         if self.status is None:
             _send(os.kill, self.pid, sig)
 
     def killpg(self, sig: int = signal.SIGKILL) -> None:
-        """Send a signal to all processes of the job; only to the first one when they are in our own process group.
-        Nothing happens when the first one has been waited for: then the group's number may be another's by now.
+        """Send a signal to all processes of the job, or only to the first if they are in our own process group.
+
+        Nothing happens when the first process has been waited for: then the group's number may be another's by now.
         oserrors.ECHILD as for ``kill``."""
         self._check_parent()
         if self.pgrp is None:
@@ -205,10 +207,10 @@ class CoroProcess:
                 pipe.close()
 
     def abandon(self) -> None:
-        """Kill the job, close the pipes, and leave the reaping to a thread in the background.  Does not block, unless
-        the loop is ending: then it waits for the end itself, which the kill has made a matter of milliseconds.
+        """Kill the job, close the pipes, and leave the reaping to a thread in the background.
 
-        In a process that was forked from its parent only the pipes are closed: the job is the parent's."""
+        Does not block, unless the loop is ending: then it waits for the end itself, which takes milliseconds after the
+        kill.  In a process that was forked from the job's parent only the pipes are closed."""
         if self._parent != os.getpid():
             self.close()
             return
@@ -300,11 +302,11 @@ def spawn_job_bg(
 ) -> CoroProcess:
     """Start a program in the background.
 
-    ``command`` is a sequence of arguments, or a string that is split like a shell would (shlex) but seen by no shell;
-    the program is searched for in PATH.  ``stdin``, ``stdout``, ``stderr`` are DEV_NULL, PIPE, a descriptor, an object
-    with ``fileno()``, None for ours, and STDOUT for ``stderr`` only.  Descriptors are not inherited but for these and
-    those in ``fd_except``.  ``cwd`` and ``env`` replace directory and environment.  ``pgrp`` is the process group to
-    join, 0 for a new one, -1 for ours.  Returns a CoroProcess, which somebody has to ``wait()`` for.
+    ``command`` is a sequence of arguments, or a string that is split as a shell would split it (shlex), though no shell
+    sees it.  The program is searched for in PATH.  ``stdin``, ``stdout`` and ``stderr`` are DEV_NULL, PIPE, a
+    descriptor, an object with ``fileno()``, or None for ours; ``stderr`` may also be STDOUT.  Only these descriptors
+    and those in ``fd_except`` are inherited.  ``cwd`` and ``env`` replace directory and environment.  ``pgrp`` is the
+    process group to join, 0 for a new one, -1 for ours.  Returns a CoroProcess, which the caller has to ``wait()`` for.
 
     Raises OSError when the program cannot be executed, ValueError for an empty command, a string with an open quote or
     an impossible ``pgrp``, TypeError for a command that is neither form.
@@ -455,9 +457,9 @@ def capture(
     """Run a program; returns ``(status, output)``, the status as ``waitpid`` gives it.
 
     Its errors go where its output goes, or nowhere if ``tie_out_err`` is false.  ``input`` is what it reads, by default
-    nothing.  ``timeout`` is in seconds, 0 for none: when it is over the process group is killed, reaped in the
-    background, and ProcessTimeout tells what there was; every other exception kills it, too.  The rest is as for
-    ``spawn_job_bg``.  The output has ended when all processes that hold it have ended or closed it.
+    nothing.  ``timeout`` is in seconds, 0 for none.  When it is over, the process group is killed and reaped in the
+    background, and ProcessTimeout has what was written so far; every other exception kills the group too.  The other
+    parameters are those of ``spawn_job_bg``.  The output ends when all processes that hold it have ended or closed it.
     """
     status, output, _ = _job(command, STDOUT if tie_out_err else DEV_NULL, cwd, env, timeout, pgrp, input)
     return status, output

@@ -53,9 +53,10 @@ class _DFA(Protocol):
 
 
 class socket_producer:
-    """Blocks from a socket, or from anything with ``recv(size)``: each call returns the next, ``b""`` at the end.
+    """Produces blocks from a socket, or from anything with ``recv(size)``: each call returns the next block, or ``b""``
+    at the end.
 
-    conn: the socket; it stays the caller's. buffer_size: bytes asked for at a time, ValueError below 1.
+    conn: the socket; it stays the caller's. buffer_size: how many bytes it asks for at a time; ValueError below 1.
     """
 
     __slots__ = ("buffer_size", "conn")
@@ -76,15 +77,15 @@ class socket_producer:
 
 
 class buffered_stream:
-    """Reads by delimiter or size from a producer of blocks.
+    """Reads by delimiter or by size from a producer of blocks.
 
-    producer: called without arguments for the next block (bytes, bytearray or memoryview); an empty block, or
-    StopIteration, is the end of the stream. What else it raises goes to the reader, and no byte is lost by that.
-    limit: how many bytes ``read_until`` and ``read_line`` return at most when a call gives no limit of its own; None
+    producer: called without arguments for the next block (bytes, bytearray or memoryview). An empty block, or
+    StopIteration, is the end of the stream. Any other exception goes to the reader, and no byte is lost by that.
+    limit: how many bytes ``read_until`` and ``read_line`` return at most if a call gives no limit of its own. None
     means any number, which lets a peer fill the memory.
 
-    One thread reads at a time. At the end of the stream the reading methods return what is left, then ``b""`` for
-    ever: whoever needs to know whether a line was complete looks for the delimiter at its end.
+    One thread reads at a time. At the end of the stream the reading methods return what is left, and after that always
+    ``b""``. The delimiter at the end of a line shows that the line was complete.
     """
 
     __slots__ = ("_block", "_pos", "limit", "producer")
@@ -108,12 +109,13 @@ class buffered_stream:
     def read_until(self, delim: _Buffer, join: bool = True, limit: int | None = None) -> bytes | Iterator[bytes]:
         """Read up to and including a delimiter, which may span blocks.
 
-        delim: at least one byte. join: False returns a lazy generator of pieces instead, see ``gen_read_until``, for
-        which no limit is needed. limit: bytes, the delimiter included; None means the stream's own limit.
+        delim: at least one byte. join: False returns a lazy generator of pieces instead, which needs no limit; see
+        ``gen_read_until``. limit: in bytes, the delimiter included; None means the stream's own limit.
 
-        Returns bytes that end with the delimiter; at the end of the stream what is left, without one, then ``b""``.
-        Raises LimitError when that many bytes came and no delimiter among them; ValueError for an empty delimiter or a
-        limit below 1; TypeError for a delimiter that is not bytes-like; and what the producer raises.
+        Returns bytes that end with the delimiter. At the end of the stream it returns what is left, without a
+        delimiter, and then ``b""``. Raises LimitError when that many bytes came and there was no delimiter among them;
+        ValueError for an empty delimiter or a limit below 1; TypeError for a delimiter that is not bytes-like; and what
+        the producer raises.
         """
         if not join:
             return self.gen_read_until(delim)
@@ -124,11 +126,11 @@ class buffered_stream:
         return self._until(delim, limit)
 
     def gen_read_until(self, delim: _Buffer) -> Iterator[bytes]:
-        """Pieces up to and including a delimiter, as they come; for what may be too large to keep.
+        """Yield pieces up to and including a delimiter, as they come; for what may be too large to keep.
 
-        At the end of the stream the last piece is empty. The end of a piece is never inside the delimiter, so the
-        pieces before the last may be passed on; what the generator has not handed out stays in the stream. Errors as
-        for ``read_until``, at the first step.
+        At the end of the stream the last piece is empty. A piece never ends inside the delimiter, so you may pass on
+        all pieces before the last. What the generator has not yielded stays in the stream. Errors are those of
+        ``read_until``, and are raised at the first step.
         """
         delim = _as_delimiter(delim)
         while True:
@@ -155,9 +157,10 @@ class buffered_stream:
             self._pos = 0
 
     def gen_read_until_dfa(self, dfa: _DFA) -> Iterator[bytes]:
-        """Pieces up to and including the byte at which ``dfa.consume(byte)`` returns something true.
+        """Yield pieces up to and including the byte at which ``dfa.consume(byte)`` returns something true.
 
-        It gets each byte as an int from 0 to 255, one call per byte. At the end of the stream the last piece is empty.
+        ``consume`` gets each byte as an int from 0 to 255, one call per byte. At the end of the stream the last piece
+        is empty.
         """
         consume = dfa.consume
         while True:
@@ -184,10 +187,10 @@ class buffered_stream:
     @overload
     def read_exact(self, size: int, join: Literal[False]) -> Iterator[bytes]: ...
     def read_exact(self, size: int, join: bool = True) -> bytes | Iterator[bytes]:
-        """Read ``size`` bytes, fewer only at the end of the stream; 0 gives ``b""``.
+        """Read ``size`` bytes, fewer only at the end of the stream. A size of 0 gives ``b""``.
 
         join: False returns a lazy generator of pieces instead. Raises ValueError for a negative size, TypeError for one
-        that is no int, and what the producer raises; what was read until then stays in the stream.
+        that is no int, and what the producer raises. What was read until then stays in the stream.
         """
         if type(size) is not int or size < 0:
             _check_size(size)
@@ -213,8 +216,8 @@ class buffered_stream:
         return bytes(gathered)
 
     def gen_read_exact(self, size: int) -> Iterator[bytes]:
-        """Pieces of together ``size`` bytes, as they come; fewer at the end of the stream. ValueError and
-        TypeError as for ``read_exact``, at the first step."""
+        """Yield pieces as they come, ``size`` bytes in all; fewer at the end of the stream. Raises ValueError and
+        TypeError as ``read_exact`` does, at the first step."""
         if type(size) is not int or size < 0:
             _check_size(size)
         while size > 0:
@@ -231,7 +234,7 @@ class buffered_stream:
             self._put(more)
 
     def read_all(self) -> Iterator[bytes]:
-        """Pieces up to the end of the stream, as they come: first what is buffered, then block after block."""
+        """Yield pieces up to the end of the stream: first what is buffered, then block after block as they come."""
         while True:
             rest = self.flush()
             if not rest:
@@ -241,7 +244,7 @@ class buffered_stream:
             yield rest
 
     def flush(self) -> bytes:
-        """Take what is buffered and unread out of the stream; never blocks."""
+        """Take what is buffered and not yet read out of the stream and return it. Never blocks."""
         rest = self._block[self._pos :] if self._pos else self._block
         self._clear()
         return rest

@@ -59,19 +59,19 @@ def _number(signum: int) -> int:
 def register(signum: int, handler: Handler, once_only: bool = False) -> None:
     """Call ``handler(signum)`` in a thread of its own whenever a signal comes.
 
-    signum: the signal. handler: called with the number as its only argument, in a copy of the caller's context, as a
-    thread like any other: it may wait, and what it raises goes to the exception notifier and changes nothing. It never
-    runs twice at the same time: signals that come while it runs lead to one more call when it has returned, so after
-    every signal there is a call that began later. once_only: for the first signal only; afterwards the action is again
-    what it was before.
+    signum: the signal. handler: called with the number as its only argument, in a copy of the caller's context. It runs
+    in a thread like any other: it may wait, and what it raises goes to the exception notifier and changes nothing. It
+    never runs twice at the same time. Signals that come while it runs lead to one more call when it has returned, so
+    after every signal a call begins. once_only: call it for the first signal only; then the action of the signal is
+    again what it was before.
 
-    May be called before the loop starts: what comes until then is handled when it does. A registration holds until
-    ``unregister`` or the end of the loop, and keeps no loop from ending.
+    May be called before the loop starts; signals that come until then are handled when it does. A registration holds
+    until ``unregister`` or the end of the loop, and keeps no loop from ending.
 
-    Raises SimultaneousError when the signal has a handler or waiter already, whose handler goes on; TypeError when the
-    handler cannot be called or the number is none; ValueError for a signal that does not exist or cannot be caught
-    (SIGKILL, SIGSTOP), and outside the main OS thread of the process; WrongThreadError in another OS thread than
-    the loop's.
+    Raises SimultaneousError when the signal has a handler or a waiting thread already, which stays; TypeError when the
+    handler cannot be called or ``signum`` is no number; ValueError for a signal that does not exist or cannot be caught
+    (SIGKILL, SIGSTOP), and outside the main OS thread of the process; WrongThreadError in another OS thread than the
+    loop's.
     """
     number = _number(signum)
     if not callable(handler):
@@ -89,9 +89,10 @@ register_signal_handler = register
 
 
 def unregister(signum: int) -> None:
-    """End a registration; the action of the signal is again what it was before. A call that has begun goes on.
+    """End a registration. The action of the signal is again what it was before. A call that has begun goes on.
 
-    Raises KeyError when the signal has no handler of ``register``; TypeError, ValueError and WrongThreadError as there.
+    Raises KeyError when ``register`` has set no handler for the signal; TypeError, ValueError and WrongThreadError as
+    ``register`` does.
     """
     number = _number(signum)
     for key, target in event_map.items():
@@ -102,14 +103,14 @@ def unregister(signum: int) -> None:
 
 
 def print_running_thread(signum: int | None = None) -> Callable[[], None]:
-    """Have a signal write to stderr which thread is running, and where: for programs that hang or burn the CPU.
+    """Make a signal write to stderr which thread is running, and where: for programs that hang or use all the CPU.
 
-    signum: which; None means SIGINFO (Ctrl-T on the terminal), which the BSDs and macOS have and Linux has not. A loop
-    does so for SIGINFO by itself, unless the program handles it or has set ``coro.install_signal_handlers`` to False.
-    Unlike handlers of ``register``, this works while a thread keeps the loop busy.
+    signum: the signal. None means SIGINFO (Ctrl-T on the terminal), which the BSDs and macOS have and Linux has not. A
+    loop does this for SIGINFO by itself, unless the program handles it or has set ``coro.install_signal_handlers`` to
+    False. Unlike handlers of ``register``, this works while a thread keeps the loop busy.
 
-    Returns a function that restores the action from before. Raises ValueError for None where there is no SIGINFO,
-    for a signal that cannot be caught, and outside the main OS thread.
+    Returns a function that restores the earlier action. Raises ValueError for None where there is no SIGINFO, for a
+    signal that cannot be caught, and outside the main OS thread.
     """
     if signum is None:
         signum = getattr(signal, "SIGINFO", None)

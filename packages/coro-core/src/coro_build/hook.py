@@ -1,11 +1,13 @@
 """The build hook: hatchling calls it for a wheel or an editable install, it compiles and says what to pack.
 
-Two classes. `CompilingHook` is what both kinds of users share; coro-core's hatch_build.py puts its checks of the target
-on top. `CoroHook` is the plugin for distributions that are compiled against an installed coro-core: the one that this
-file came with, whose .pxd files and headers lie beside it.
+Two classes for that. `CompilingHook` is what both kinds of users share; coro-core's hatch_build.py puts its checks of
+the target on top. `CoroHook` is the plugin for distributions that are compiled against an installed coro-core: the one
+that this file came with, whose .pxd files and headers lie beside it.
 
 For a wheel nothing is written beside the sources: a `.so` of another Python lying there must not find its way into the
 wheel. For an editable install the modules are put in place, because that is where Python will look for them.
+
+`ReadmeHook` is for the metadata: it makes the description that a package index shows from the README, see readme.py.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 from hatchling.plugin import hookimpl
 
-from . import compiling, table
+from . import compiling, readme, table
 
 #: Here for those who load this file by its path.
 BuildError = table.BuildError
@@ -98,6 +101,34 @@ class CoroHook(CompilingHook):
                 f"expected coro-core's package beside its build hook, found no {folder}; install coro-core again"
             )
         return folder
+
+
+class ReadmeHook(MetadataHookInterface):  # type: ignore[misc]
+    """`[tool.hatch.metadata.hooks.coro]`: README.md becomes the description, its relative links made absolute.
+
+    The key `folder` says where the distribution lies in its repository, whose address is "Source" in `project.urls`.
+    """
+
+    PLUGIN_NAME = "coro"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set `readme`, which `project.dynamic` has to name.  Raises BuildError."""
+        repository = metadata.get("urls", {}).get("Source", "")
+        folder = self.config.get("folder", "")
+        if not repository.startswith("https://") or not folder:
+            raise table.BuildError(
+                'expected an address "https://..." as Source in project.urls and a key "folder" in the table of the '
+                f"metadata hook, got {repository!r} and {folder!r}; links in the README are made absolute with them"
+            )
+        with open(os.path.join(self.root, "README.md"), encoding="utf-8") as f:
+            text = readme.absolute_links(f.read(), repository, folder)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def hatch_register_metadata_hook() -> type[ReadmeHook]:
+    """Called by hatchling when a pyproject.toml names a metadata hook that it does not know itself."""
+    return ReadmeHook
 
 
 @hookimpl  # type: ignore[untyped-decorator]

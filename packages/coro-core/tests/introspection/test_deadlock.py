@@ -51,9 +51,9 @@ def test_every_blocked_thread_is_listed_with_what_it_waits_for():
         coro.run(main)
     report = str(info.value)
     assert report.startswith("all 2 counted threads are blocked")
-    assert "name='parked'" in report
+    assert " 'parked' waiting for schedule()>" in report
     assert "in coro._yield(), until somebody schedules it" in report
-    assert "for the end of <coro #" in report
+    assert "for the end of <coro thread " in report
     assert "daemon" not in report
     assert re.search(r"at \[introspection/test_deadlock\.py parked\|\d+\]", report)
     (first, first_waits), (second, second_waits) = info.value.threads

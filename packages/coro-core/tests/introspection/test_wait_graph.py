@@ -118,6 +118,7 @@ def test_locks_and_their_owners():
 
 
 @in_loop
+@pytest.mark.filterwarnings("ignore::coro.LockCycleWarning")
 def test_circles():
     one, two, three, log = mutex(), mutex(), mutex(), []
 
@@ -139,6 +140,7 @@ def test_circles():
 
 
 @in_loop
+@pytest.mark.filterwarnings("ignore::coro.LockCycleWarning")
 def test_a_case_of_a_select_closes_no_circle():
     one, two, log = mutex(), mutex(), []
     a = start(log, "a", one.lock, coro.yield_slice, two.lock)
@@ -338,6 +340,7 @@ def test_the_answer_is_data_and_does_not_change():
 def test_the_report_of_a_deadlock_names_the_circle():
     source = """
         import coro
+        coro.set_lock_cycle_warning(False)
         a, b = coro.mutex(), coro.mutex()
         def pair(first, then):
             with first:

@@ -257,4 +257,4 @@ coro.set_latency_warning(1)
 coro.run(guilty)
 """
     )
-    assert re.search(r"High Latency: \(\d+\.\d{3}s\) for <coro #1 name='guilty' .* guilty\|", outcome.err)
+    assert re.search(r"High Latency: \(\d+\.\d{3}s\) for <coro thread 1 'guilty' .* guilty\|", outcome.err)

@@ -15,7 +15,7 @@ import pytest
 
 import coro
 from coro import print_profile, profiler
-from coro.profiler import _file, _report
+from coro.profiler import _file, _report, _words
 
 MAGIC = b"SHRAP_PROF1"
 
@@ -46,7 +46,7 @@ def profile(profile_file):
 class Page(HTMLParser):
     """Collects what the tests ask for, and complains when elements are not closed in order."""
 
-    EMPTY = {"meta"}
+    EMPTY = {"meta", "input"}
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -249,7 +249,7 @@ def test_the_page_is_well_formed_and_asks_no_network(profile):
     assert "default-src 'none'" in text
     for part in ("own", "aggregate", "flame", "threads-table", "trees"):
         assert part in page.ids
-    assert "down <6> #" in "".join(page.texts)
+    assert "down <*> (3 threads)" in page.texts
 
 
 def test_what_the_profile_says_is_escaped(profile):
@@ -277,15 +277,115 @@ def test_nothing_is_divided_by_zero():
     page_of(zero, empty)
 
 
+def heads(text, table="own"):
+    (row,) = re.findall(rf'id="{table}"><thead><tr>(.*?)</tr>', text)
+    return re.findall(r"<th[^>]*>([^<]*)</th>", row)
+
+
+def shown(text, function, table="own"):
+    """The texts of a function's row."""
+    (row,) = re.findall(rf'<tr id="{table}-\d+"[^>]*><td data-v="{re.escape(function)}">((?:(?!</tr>).)*)', text)
+    return re.sub(r"<[^>]*>", " ", row).split()
+
+
+def test_times_are_milliseconds_and_microseconds_for_a_call():
+    functions = {"shop/a.py:f:7": (4, (10_000, 0.5), (30_000, 0.5))}
+    made = profiler.Profile("bench", ("ticks", "utime"), 0.0, functions, {}, ticks_per_second=1e6)
+    text, _ = page_of(made)
+    assert heads(text) == ["function", "ms", "µs/call", "calls", "user CPU ms"]
+    own = ["f", "shop/a.py:7", "10.000", "100.0%", "2,500.00", "4", "500.000", "100.0%"]
+    assert shown(text, "shop/a.py:f:7") == own
+    assert "30.000" in shown(text, "shop/a.py:f:7", "aggregate")
+    made.ticks_per_second = 0.0  # an old file
+    text, _ = page_of(made)
+    assert heads(text)[:3] == ["function", "ticks", "ticks/call"]
+
+
 def test_columns_of_zeros_are_left_out():
     functions = {"a": (2, (10, 0.5, 0), (10, 0.5, 0)), "<wait>": (0, (90, 0.0, 0), (90, 0.0, 0))}
     profile = profiler.Profile("rusage_bench", ("ticks", "utime", "nswap"), 0.0, functions, {})
     text, _ = page_of(profile)
-    assert "<th>ticks</th><th>ticks/call</th><th>utime</th><th>utime/call</th>" in text
-    assert "nswap" not in text
-    assert "0.500000" in text
-    assert "100.00%" in text  # <wait> is not part of the whole
-    assert "90.00%" not in text
+    assert heads(text) == ["function", "ticks", "ticks/call", "calls", "user CPU ms"]
+    assert "500.000" in text
+    assert "100.0%" in text  # <wait> is not part of the whole
+    assert "90.0%" not in text
+    # What is too little to be seen is zero, too.
+    functions["a"] = (2, (10, 1e-9, 0), (10, 1e-9, 0))
+    assert heads(page_of(profile)[0]) == ["function", "ticks", "ticks/call", "calls"]
+
+
+def test_own_code_is_told_from_that_of_libraries():
+    places = {
+        "shop/orders.py:price:3": "/srv/shop/orders.py",
+        "lib/coro/x.py:f:1": "/usr/lib/python3.12/site-packages/coro/x.py",
+        "json/decoder.py:decode:9": "/usr/lib/python3.12/json/decoder.py",
+        "yaml/x.py:load:9": "/srv/shop/.venv/lib/python3.12/site-packages/yaml/x.py",
+        "importlib.py:f:1": "<frozen importlib._bootstrap>",
+        "coro.groups:f:1": coro.groups.__file__,
+        "coro._net.sock:sock.recv": "~",
+        "<main>": "~",
+        "builtins:len": "~",
+    }
+    functions = dict.fromkeys(places, (1, (10,), (10,)))
+    made = profiler.Profile("bench", ("ticks",), 0.0, functions, {}, ticks_per_second=1e3)
+    made.names = list(places)
+    made.places = [(file, 1, "f") for file in places.values()]
+    found = _words.owners(made)
+    assert [found[name] for name in places] == [
+        "own", "coro", "library", "library", "library", "coro", "coro", "coro", "library",
+    ]  # fmt: skip
+    text, page = page_of(made)
+    assert len(re.findall(r'<tr id="own-\d+" data-owner="own">', text)) == 1
+    words = "".join(page.texts)
+    assert "this program 10.000 ms (11.1%)" in words
+    assert "coro 40.000 ms (44.4%)" in words
+    assert "only-own" in page.ids
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("shop/a.py:f:7", ("f", "shop/a.py:7")),
+        ("shop/a.py:C.f:7#2", ("C.f", "shop/a.py:7")),
+        ("shop/a.py:f", ("f", "shop/a.py")),
+        ("builtins:list.append", ("list.append", "builtins")),
+        ("<main>", ("<main>", "")),
+        (":", (":", "")),
+        ("", ("", "")),
+    ],
+)
+def test_names_of_functions_come_apart(name, parts):
+    assert _words.parts_of(name) == parts
+
+
+def test_threads_of_one_kind_are_shown_together():
+    def thread(number, name, ticks):
+        return profiler.ThreadProfile(number, name, number != 5, 2, [(0, 0, 1, 7, ticks)])
+
+    made = profiler.Profile("bench", ("ticks",), 0.0, {"f": (1, (1,), (1,))}, {}, ticks_per_second=1e3, names=["f"])
+    made.places = [("/a.py", 1, "f")]
+    made.threads = [
+        thread(0, "<main>", 1), thread(1, "main", 5), thread(2, "session 1", 10), thread(3, "session 22", 20),
+        thread(4, "worker", 1), thread(5, "worker", 2), thread(6, "page 7", 3),
+    ]  # fmt: skip
+    text, _ = page_of(made)
+    table = re.search(r'id="threads-table".*?</table>', text, re.S)[0]
+    rows = [re.sub(r"(<[^>]*>)+", "|", row).strip("|").split("|") for row in re.findall(r"<tr>.*?</tr>", table)]
+    assert rows[0] == ["threads called", "how many", "ms", "ms/thread", "slices", "calls", "waited ms", "state"]
+    assert rows[1] == ["session * (2 threads)", "2", "30.000", "71.4%", "15.000", "4", "2", "14.000", "ended"]
+    assert [row[0] for row in rows[2:]] == ["main #1", "worker (2 threads)", "page 7 #6", "&lt;main&gt;"]
+    assert rows[3][-1] == "1 ended"
+
+
+def test_what_is_the_same_in_all_names_of_a_group_stays():
+    def group(*names):
+        ((title, members),) = _words.groups([profiler.ThreadProfile(1, name, True, 1, []) for name in names])
+        assert len(members) == len(names)
+        return title
+
+    assert group("from ('127.0.0.1', 77)", "from ('127.0.0.1', 8080)") == "from ('127.0.0.1', *)"
+    assert group("3", "4") == "*"
+    assert group("7", "7") == "7"
 
 
 def test_two_profiles_are_compared_by_name():
@@ -296,10 +396,10 @@ def test_two_profiles_are_compared_by_name():
         return profiler.Profile("bench", ("ticks",), 0.0, functions, {})
 
     text, page = page_of(made(1, 10, 100), made(3, 15, 350))
-    (row,) = re.findall(r'<tr id="own-\d+">((?:(?!</tr>).)*>dir/f.py:g</a>)', text)
-    assert re.findall(r'data-v="([^"]*)"', row) == ["5", "250", "50.0", "dir/f.py:g"]
-    (row,) = re.findall(r'<tr id="own-\d+">((?:(?!</tr>).)*>m:gone</a>)', text)
-    assert re.findall(r'data-v="([^"]*)"', row)[:2] == ["-4", "-40"]
+    assert shown(text, "dir/f.py:g")[:4] == ["g", "dir/f.py", "250", "119.0%"]
+    assert shown(text, "dir/f.py:g")[-1] == "5"
+    assert shown(text, "m:gone")[2] == "-40"
+    assert shown(text, "m:gone")[-1] == "-4"
     assert "Comparison" in "".join(page.texts)
     other = profiler.Profile("rusage_bench", ("ticks", "utime"), 0.0, {}, {})
     with pytest.raises(profiler.ProfileError, match="same bench"):
@@ -403,19 +503,24 @@ def test_a_click_on_a_heading_sorts_the_table(browser, profile, tmp_path):
         return [cell.get_attribute("data-v") for cell in cells]
 
     heads = browser.find_elements("css selector", "#own thead th")
-    assert [h.text.strip(" \u25be\u25b4") for h in heads] == ["calls", "ticks", "ticks/call", "waited", "function"]
-    before = column(1)
-    heads[0].click()
-    down = list(map(int, column(1)))
+    assert [h.text.strip(" \u25be\u25b4") for h in heads] == ["function", "ms", "µs/call", "calls", "waited ms"]
+    assert heads[1].get_attribute("aria-sort") == "descending"
+    before = column(4)
+    heads[3].click()
+    down = list(map(int, column(4)))
     assert down == sorted(map(int, before), reverse=True)
-    assert column(1) != before
-    assert heads[0].get_attribute("aria-sort") == "descending"
+    assert column(4) != before
+    assert heads[3].get_attribute("aria-sort") == "descending"
+    heads[3].click()
+    assert list(map(int, column(4))) == sorted(down)
+    assert heads[3].get_attribute("aria-sort") == "ascending"
     heads[0].click()
-    assert list(map(int, column(1))) == sorted(down)
-    assert heads[0].get_attribute("aria-sort") == "ascending"
-    heads[4].click()
-    assert heads[0].get_attribute("aria-sort") is None
-    assert column(5) == sorted(column(5), reverse=True)
+    assert heads[3].get_attribute("aria-sort") is None
+    assert column(1) == sorted(column(1), reverse=True)
+
+    browser.find_element("id", "only-own").click()
+    visible = [row for row in browser.find_elements("css selector", "#own tbody tr") if row.is_displayed()]
+    assert {row.get_attribute("data-owner") for row in visible} == {"own"}
 
     boxes = browser.find_elements("css selector", "#flame rect")
     assert len(boxes) > 5

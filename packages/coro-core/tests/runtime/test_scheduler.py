@@ -452,8 +452,8 @@ def test_latency_warning_names_the_thread_also_when_it_dies():
     lines = outcome.err.splitlines()
     assert outcome.code == 0
     assert len(lines) == 2
-    assert re.search(r"High Latency: \(0\.450s\) for <coro #\d+ name='goes on'.* slow\|", lines[0])
-    assert re.search(r"High Latency: \(0\.450s\) for <coro #\d+ name='dies' dead=1", lines[1])
+    assert re.search(r"High Latency: \(0\.450s\) for <coro thread \d+ 'goes on' .* slow\|", lines[0])
+    assert re.search(r"High Latency: \(0\.450s\) for <coro thread \d+ 'dies' ended", lines[1])
     assert ok(source.format(ms=350, factor=2)) == []
     assert ok(source.format(ms=10**6, factor=0)) == []
 

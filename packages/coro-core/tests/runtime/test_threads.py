@@ -115,10 +115,102 @@ def test_attributes_are_read_only():
             setattr(t, name, 1)
 
 
-def test_flags_are_bools_and_repr_shows_them():
+def test_flags_are_bools():
     t = coro.new(int, thread_name="x")
     assert (t.dead, t.started, t.scheduled) == (False, False, False)
-    assert re.fullmatch(r"<coro #\d+ name='x' dead=0 started=0 scheduled=0 at 0x[0-9a-f]+>", repr(t))
+
+
+def test_repr_says_what_a_thread_does():
+    def state(t):
+        text = repr(t)
+        return re.fullmatch(rf"<coro thread {t.id} '[^']*' (.*)>", text)[1]
+
+    def main():
+        t = coro.new(int, thread_name="x")
+        states = [state(t), state(coro.current())]
+        t.start()
+        states.append(state(t))
+        t.join()
+        states.append(state(t))
+
+        lock = coro.mutex()
+        lock.lock()
+        a, b = coro.socketpair()
+        reader = coro.spawn(a.recv, 1)
+        calls = [(coro.sleep_relative, 1000), (coro._yield,), (lock.lock,), (reader.join,)]
+        waiting = [coro.spawn(*call) for call in calls] + [reader]
+        coro.yield_slice()
+        states += map(state, waiting)
+        reader_says = [f"waiting for the end of thread {reader.id} 'sock.recv'", f"waiting for read of fd {a.fileno()}"]
+        waiting[0].schedule()
+        states.append(state(waiting[0]))
+        for t in waiting:
+            t.shutdown()
+            t.join()
+        states.append(state(reader))
+        a.close(), b.close()
+        failed = coro.spawn(lambda: 1 / 0)
+        done = coro.spawn(lambda: [1])
+        coro.set_exception_notifier(lambda: None)
+        failed.join(), done.join()
+        coro.set_exception_notifier(None)
+        return reader_says, [*states, state(failed), state(done), state(coro.spawn(lambda: None))]
+
+    reader_says, states = coro.run(main)
+    assert states == [
+        *["new", "running", "scheduled", "ended with a result"],
+        *["sleeping", "waiting for schedule()", "waiting for mutex", *reader_says],
+        *["scheduled", "ended with Shutdown", "ended with ZeroDivisionError", "ended with a result", "scheduled"],
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::coro.LockCycleWarning")
+def test_threads_that_wait_for_each_other_have_a_short_repr():
+    def main():
+        locks = [coro.mutex(), coro.mutex()]
+
+        def take(mine, other):
+            with mine:
+                coro.yield_slice()
+                with other:
+                    pass
+
+        threads = [coro.spawn(take, *locks), coro.spawn(take, *reversed(locks))]
+        coro.yield_slice()
+        coro.yield_slice()
+        texts = [repr(t) for t in threads] + [repr(lock) for lock in locks]
+        for t in threads:
+            t.shutdown()
+        return texts
+
+    for text in coro.run(main):
+        assert "waiting for mutex>" in text and len(text) < 200
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\nb\x1b[31m", "'a\\nb\\x1b[31m'"),
+        ("it's", '"it\'s"'),
+        ("x" * 40, repr("x" * 40)),
+        ("x" * 41, repr("x" * 37 + "...")),
+        ("\ud800", "'\\ud800'"),
+    ],
+)
+def test_the_name_in_a_repr_is_one_line_and_not_long(name, shown):
+    t = coro.new(int, thread_name=name)
+    assert repr(t) == f"<coro thread {t.id} {shown} new>"
+
+
+def test_a_name_of_a_subclass_runs_no_code_in_a_repr():
+    class Name(str):
+        def __repr__(self):
+            raise AssertionError("called")
+
+        __str__ = __format__ = __len__ = __getitem__ = __repr__
+
+    t = coro.new(int, thread_name=Name("n" * 50))
+    assert repr(t) == f"<coro thread {t.id} '{'n' * 37}...' new>"
 
 
 def test_new_does_not_schedule_and_start_does():

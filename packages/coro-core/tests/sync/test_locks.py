@@ -75,7 +75,7 @@ def test_mutex_in_main_without_a_loop():
         with pytest.raises(coro.YieldFromMain):
             m.lock()
         coro.run(lambda: pytest.raises(coro.TimeoutError, coro.with_timeout, 0, m.lock))
-    assert "dead=1" in repr(m)
+    assert " ended>" in repr(m)
 
 
 @in_loop
@@ -121,6 +121,7 @@ def test_two_mutexes_in_opposite_order_are_reported():
     lines = ok("""
         import coro
         from coro._sync.locks import mutex
+        coro.set_lock_cycle_warning(False)
 
         a, b = mutex(), mutex()
 
@@ -136,7 +137,7 @@ def test_two_mutexes_in_opposite_order_are_reported():
         try:
             coro.run(main)
         except coro.DeadlockError as exc:
-            print("name='ab'" in str(exc).split("which", 1)[1])
+            print(" 'ab' " in str(exc).split("which", 1)[1])
     """)
     assert lines == ["True"]
 

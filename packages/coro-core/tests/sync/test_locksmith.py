@@ -148,6 +148,7 @@ def test_circles_through_the_global_lock():
     assert log == ["boss"] and len(smith) == 0
 
 
+@pytest.mark.filterwarnings("ignore::coro.LockCycleWarning")
 def test_the_manager_breaks_what_others_closed():
     def main():
         smith, plain, log = MutexLockSmith(), mutex(), []

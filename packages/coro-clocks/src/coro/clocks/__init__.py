@@ -14,10 +14,13 @@ those who ask time servers.
 
 from __future__ import annotations
 
-from coro.clocks import mach_time, posix_time, tsc_time
-from coro.clocks._choice import Description, best, describe
-from coro.clocks.schedules import CronError, cron
-from coro.clocks.sleeping import sleep_until
+from coro.clocks._core import explained as _explained
+
+with _explained():
+    from coro.clocks import mach_time, posix_time, tsc_time
+    from coro.clocks._choice import Description, best, describe
+    from coro.clocks.schedules import CronError, cron
+    from coro.clocks.sleeping import sleep_until
 
 __version__ = "0.1.0"
 

@@ -37,9 +37,9 @@ __all__ = ["fork"]
 def fork() -> int:
     """The same as ``os.fork()``: 0 in the child, the child's process number in the parent.
 
-    In the child all other threads are dead, without having run any clean-up, and the loop goes on with the thread that
-    forked; forked outside the loop's OS thread it has no loop, and may start one. See the chapter on processes.
-    OSError when the system refuses.
+    In the child all other threads are dead, and none of them has run any clean-up. The loop goes on with the thread
+    that forked. A child that was forked in another OS thread than the loop's has no loop, and may start one. See the
+    page on processes. OSError when the system refuses.
     """
     return os.fork()
 

@@ -232,6 +232,7 @@ cdef enum:
     MOST_REFUSALS = 100
     DEADLOCK_LOOK_NS = 1000000000
     SMALLEST_COMPRESSED = 128
+    LONGEST_SHOWN_NAME = 40
     LOCALS_ROUNDS = 4       # what POSIX has at least for pthread_key_create(3)'s destructors
 
 cdef int DEFAULT_SLOTS = 128 if sizeof(void *) > 4 else 16

@@ -1,13 +1,16 @@
 """Types of the compiled module _sync/locks.pyx."""
 
+from collections.abc import Callable
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from coro._runtime.scheduler import MainStub, coro
 from coro._sync.records import MutexStatistics, RWLockStatistics, SemaphoreStatistics
 from coro._sync.waiters import Counted, Primitive
 
 _Thread = coro | MainStub
+
+def _set_cycle_reporter(function: Callable[[Any], None] | None) -> Callable[[Any], None] | None: ...
 
 class mutex(Primitive):
     @property

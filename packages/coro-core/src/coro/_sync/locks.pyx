@@ -25,7 +25,7 @@ Invariants:
 from libc.stdint cimport uint64_t
 
 from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport coro, running_thread, whoever
+from coro._runtime.scheduler cimport DEAD, SCHEDULED, WAIT_JOIN, WAIT_OBJECT, coro, running_thread, whoever
 from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, died_by_fork, drop_doomed, is_dead, new_ticket,
                                  stand_in_line, take_first, threads_of, units_of, wait_line, waiter, waiting_in)
 
@@ -36,6 +36,25 @@ from coro._sync.records import MutexStatistics, RWLockStatistics, SemaphoreStati
 from coro.exceptions import LockError
 
 require_abi()
+
+
+cdef object cycle_reporter = None      # of _introspection: asked when a wait may close a cycle of locks
+
+
+def _set_cycle_reporter(function):
+    """Have ``function(lock)`` called when the running thread is about to wait for a lock and one of its holders itself
+    waits for an object or the end of a thread; what it raises breaks off the wait. None: nobody. Returns the one
+    before."""
+    global cycle_reporter
+    before = cycle_reporter
+    cycle_reporter = function
+    return before
+
+
+cdef inline bint waits_too(object holder) noexcept:
+    """Does a holder wait for what threads may hold? Most others may run, sleep, or wait for the kernel."""
+    return (isinstance(holder, coro) and ((<coro>holder).kind == WAIT_OBJECT or (<coro>holder).kind == WAIT_JOIN)
+            and not (<coro>holder).link.flags & (SCHEDULED | DEAD))
 
 
 cdef int warn_of_the_dead(object lock, object thread, bint taken) except -1:
@@ -95,6 +114,8 @@ cdef class mutex(Primitive):
             warn_of_the_dead(self, self.owner, taken)
             if taken and is_dead(self.owner):
                 self.hand_over()
+        elif cycle_reporter is not None and waits_too(self.owner):
+            cycle_reporter(self)
         return 0
 
     cdef object attempt(self, int operation, object value, Py_ssize_t amount):
@@ -336,6 +357,8 @@ cdef class rw_lock(Primitive):
             if taken:
                 for t in dead:
                     self.readers.pop(t, None)
+        if cycle_reporter is not None and (waits_too(self.owner) or any([waits_too(t) for t in self.readers])):
+            cycle_reporter(self)
         return 0
 
     def read(self):

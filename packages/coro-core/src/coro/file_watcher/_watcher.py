@@ -59,8 +59,8 @@ def register(
     """Call ``callback(event)`` in a new thread when something happens to an open file.
 
     fd: a descriptor of the file, or an object with ``fileno()``; it has to stay open. callback: called with a
-    ``py_kevent`` whose ``fflags`` say what happened, one call at a time. what: the ``NOTE`` bits of the VNODE filter to
-    look for: DELETE, WRITE, EXTEND, ATTRIB, LINK, RENAME, REVOKE. once_only: for the first event only.
+    ``py_kevent``, one call at a time; its ``fflags`` say what happened. what: the ``NOTE`` bits of the VNODE filter to
+    look for: DELETE, WRITE, EXTEND, ATTRIB, LINK, RENAME, REVOKE. once_only: call it for the first event only.
 
     Never blocks. Raises SimultaneousError when the descriptor is watched already; ValueError for other bits, or none;
     TypeError for a callback that cannot be called; an ``oserrors`` class when the kernel refuses (EBADF);
@@ -72,7 +72,7 @@ def register(
 
 
 def unregister(fd: int | _HasFileno) -> None:
-    """End a registration. KeyError when there is none, or no more; WrongThreadError in another OS thread."""
+    """End a registration. KeyError when there is none (any more); WrongThreadError in another OS thread."""
     remove_handler((fd, EVFILT.VNODE))
 
 
@@ -268,20 +268,21 @@ def _after_fork_in_child() -> None:
 def watch(path: str | bytes | os.PathLike[Any], *, recursive: bool = False) -> Watcher:
     """Watch a file or a folder for changes, from now on.
 
-    path: what to watch; it has to exist. A symbolic link is followed, once; links inside of a folder are not. A file is
-    watched under its name: after it was replaced or deleted and made again, it is the new one. A folder is watched with
-    what is directly in it. recursive: and with everything below, including folders that come later; what they contain
-    when they are noticed is told as created.
+    path: what to watch; it has to exist. A symbolic link is followed once; links inside a folder are not followed. A
+    file is watched under its name: if it is replaced, or deleted and made again, the new file is watched. A folder is
+    watched with what is directly in it. recursive: watch everything below as well, folders that come later included;
+    what these contain when they are noticed is reported as created.
 
-    Returns a ``Watcher``: a context manager and an iterator of ``FileEvent``, which ends when what was watched has been
-    deleted or renamed (a folder), or when the folder around it is gone (a file). It belongs to the loop; events that
-    nobody reads wait, up to the limits of the kernel, after which an "overflow" says to look at everything again.
+    Returns a ``Watcher``: a context manager and an iterator of ``FileEvent``. The iteration ends when a watched folder
+    has been deleted or renamed, or when the folder around a watched file is gone. The watcher belongs to the loop.
+    Events wait until a thread reads them. If more come than the kernel keeps, an "overflow" says to look at everything
+    again.
 
-    On Linux changes by way of mmap(2), and on network file systems by others, are not seen. On other systems what
-    happens in quick succession melts together, see the manual.
+    On Linux it does not see changes made through mmap(2), or on network file systems by other machines. On other
+    systems what happens in quick succession is reported as one, see the manual.
 
     Raises WatchLimitError when the system's limit is reached; an ``oserrors`` class when the kernel refuses (ENOENT,
-    EACCES); ValueError for a path with a NUL, TypeError for what is no path; YieldFromMain outside a thread; and
-    interruptions.
+    EACCES); ValueError for a path with a NUL, TypeError for a value that is no path; YieldFromMain outside a thread;
+    and interruptions.
     """
     return Watcher(path, recursive=recursive)

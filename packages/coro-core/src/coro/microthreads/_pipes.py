@@ -33,14 +33,15 @@ _own = ThreadLocal()
 
 
 class PipeClosed(Shutdown):
-    """Raised by a ``put`` into a closed pipe, to end the thread that puts: nobody will read any more.
+    """Raised by a ``put`` into a closed pipe, which will not be read any more. It ends the thread that puts.
 
-    A kind of Shutdown, so that ``except Exception`` lets it pass and the thread ends without a report.
+    It is a kind of Shutdown, so ``except Exception`` lets it pass and the thread ends without a report.
     """
 
 
 class ProducerEnded(Exception):
-    """Raised in the reader: a producer was interrupted before it had put in all it had. The cause is what ended it."""
+    """Raised in the reader when a producer was interrupted before it had put in all its values. The cause is what ended
+    the producer."""
 
 
 class _Inside:
@@ -151,8 +152,8 @@ class micro_pipe(Generic[_T]):
     """A one-way pipe between threads: ``put`` at one end, iteration at the other.
 
     capacity: how many values may lie in it (0: a ``put`` waits until its value is taken); ValueError and TypeError as
-    for ``coro.channel``. It ends, for the reader, when it is closed and everything in it was taken: by ``close()``, by
-    the end of the last of its producers, or because the pipe itself is no longer used by anybody.
+    for ``coro.channel``. The iteration ends when the pipe is closed and everything in it was taken. A pipe is closed by
+    ``close()``, by the end of its last producer, or when nothing refers to it any more.
     """
 
     __slots__ = ("__weakref__", "_inside")
@@ -179,8 +180,8 @@ class micro_pipe(Generic[_T]):
         return self._inside.items.closed
 
     def feed(self, function: Callable[_P, object], /, *args: _P.args, **kws: _P.kwargs) -> micro_pipe[_T]:
-        """Start one more producer: ``function(*args, **kws)`` in a thread of its own, this pipe being where its ``put``
-        goes. The pipe ends with the last of them, or with the first that fails. Returns the pipe.
+        """Start one more producer: ``function(*args, **kws)`` in a thread of its own, whose ``put`` goes into this
+        pipe. The pipe ends with its last producer, or with the first that fails. Returns the pipe.
 
         Raises TypeError for something that cannot be called, PipeClosed (an interruption) when the pipe is closed.
         """
@@ -190,8 +191,8 @@ class micro_pipe(Generic[_T]):
         return self
 
     def into(self, function: Callable[_P, object], /, *args: _P.args, **kws: _P.kwargs) -> micro_pipe[Any]:
-        """Start a stage that reads this pipe: ``function(*args, **kws)`` in a thread of its own whose standard input is
-        this pipe. Returns the pipe that the stage feeds; it holds as many values as this one."""
+        """Start a stage that reads this pipe: ``function(*args, **kws)`` in a thread of its own, with this pipe as its
+        standard input. Returns the pipe that the stage feeds. It has the capacity of this one."""
         following: micro_pipe[Any] = micro_pipe(self._inside.items.maxsize)
         following._inside.start(self, function, args, kws)
         return following
@@ -232,8 +233,8 @@ class micro_pipe(Generic[_T]):
 def generate(function: Callable[_P, object], /, *args: _P.args, **kws: _P.kwargs) -> micro_pipe[Any]:
     """Run ``function(*args, **kws)`` in a thread of its own and return the pipe that its ``put`` feeds.
 
-    The pipe is an iterator over those values. What the function returns is ignored, what it raises is raised in the
-    reader after the last value. Raises TypeError for something that cannot be called.
+    The pipe is an iterator over those values. What the function returns is ignored. What it raises is raised in the
+    reader, after the last value. Raises TypeError for something that cannot be called.
     """
     pipe: micro_pipe[Any] = micro_pipe()
     pipe._inside.start(None, function, args, kws)
@@ -243,10 +244,10 @@ def generate(function: Callable[_P, object], /, *args: _P.args, **kws: _P.kwargs
 def pipeline(
     first: Callable[[], object], /, *stages: Callable[[], object], capacity: int = CAPACITY
 ) -> micro_pipe[Any]:
-    """Run functions side by side, each reading what the one before puts out, and return the pipe of the last one.
+    """Run functions side by side, each of which reads what the one before puts out. Returns the pipe of the last one.
 
     first: feeds the first pipe. stages: read their standard input (``iter()``, ``next()``) and put into the next pipe.
-    capacity: of each pipe. A stage that ends, or is no longer read, ends those before it.
+    capacity: that of each pipe. When a stage ends, or is no longer read, the stages before it end too.
     """
     pipe: micro_pipe[Any] = micro_pipe(capacity)
     pipe._inside.start(None, first, (), {})
@@ -269,7 +270,7 @@ def _end(name: str) -> Any:
 def put(item: object) -> None:
     """Put a value into the standard output pipe of the calling thread, waiting while it is full.
 
-    LookupError when the thread has none; PipeClosed ends the thread when nobody reads the pipe any more.
+    LookupError when the thread has no such pipe; PipeClosed, which ends the thread, when the pipe is no longer read.
     """
     _end("stdout").put(item)
 

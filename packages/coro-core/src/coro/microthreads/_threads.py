@@ -20,7 +20,7 @@ _P = ParamSpec("_P")
 
 
 class ThreadEnded(Exception):
-    """Raised by ``wait()``: the thread was interrupted before its function returned. The cause is what ended it."""
+    """Raised by ``wait()`` when the thread was interrupted before its function returned. The cause is what ended it."""
 
 
 def _check(function: Any) -> None:
@@ -141,8 +141,8 @@ class micro_thread(Generic[_T]):
 def start_in_parallel(function: Callable[_P, _T], /, *args: _P.args, **kws: _P.kwargs) -> micro_thread[_T]:
     """Run ``function(*args, **kws)`` in a thread of its own and return an object whose ``wait()`` gives its result.
 
-    A failure that nobody waits for is reported on stderr when that object goes away. Raises TypeError when the function
-    cannot be called.
+    If no thread ever waits for it, a failure is reported on stderr when that object goes away. Raises TypeError when
+    the function cannot be called.
     """
     _check(function)
     return micro_thread(function, args, kws)

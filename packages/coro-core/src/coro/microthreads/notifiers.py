@@ -41,25 +41,25 @@ class Notifier(abc.ABC):
 
     @abc.abstractmethod
     def poll(self) -> bool | None:
-        """Look for events without waiting and wake whom they concern.
+        """Look for events without waiting, and wake the threads they concern.
 
-        Returns True when there were some, False when not, None when nobody waits for events of this source (it is
-        then not waited for).
+        Returns True if there were events, False if not, and None if no thread waits for events of this source: then the
+        loop need not wait for it.
         """
 
     def timed_wait(self, seconds: float) -> bool | None:
-        """Wait for events, at most so many seconds, and wake whom they concern; returns what ``poll`` returns.
+        """Wait for events, at most so many seconds, and wake the threads they concern. Returns what ``poll`` returns.
 
-        The interpreter lock must be released meanwhile. Sources that cannot wait leave this alone: they are polled
+        It must release the interpreter lock meanwhile. A source that cannot wait does not implement this, and is polled
         every ``timed_wait_seconds``.
         """
         raise NotImplementedError
 
     def wait_with(self, fd: int, seconds: float) -> bool | None:
-        """Wait for events of this source or until descriptor ``fd`` can be read, at most so many seconds.
+        """Wait for events of this source, or until descriptor ``fd`` can be read, at most so many seconds.
 
-        Returns what ``poll`` returns, for this source's own events. Sources that can watch no descriptor leave this
-        alone.
+        Returns what ``poll`` returns, for this source's own events. A source that cannot watch a descriptor does not
+        implement this.
         """
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class Notifier(abc.ABC):
 
     @staticmethod
     def wake(thread: scheduler.coro, value: Any = None) -> bool:
-        """Let a thread that is in ``wait`` go on, with this value; False when it is about to run or dead."""
+        """Let a thread that is in ``wait`` go on, with this value. Returns False if it is about to run or dead."""
         return scheduler._wake(thread, value)
 
 

@@ -8,17 +8,30 @@ to be found at run time. Cost: text.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8886; --bar: #e0813a44; --soft: #8882; --accent: #b3541e; }
+:root { color-scheme: light dark; --line: #8886; --bar: #e0813a44; --soft: #8882; --accent: #a34a16; }
+@media (prefers-color-scheme: dark) { :root { --accent: #f0a070; } }
 body { font: 14px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 78rem; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 nav a { margin-right: 1rem; } a { color: var(--accent); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .15rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:last-child, td:last-child, .left { text-align: left; }
+th:first-child, td:first-child { text-align: left; }
 table.sortable th { cursor: pointer; position: sticky; top: 0; background: Canvas; user-select: none; }
 th[aria-sort=descending]::after { content: " \\25BE"; } th[aria-sort=ascending]::after { content: " \\25B4"; }
-table.sortable :is(th, td):last-child { position: sticky; right: 0; background: Canvas; }
+table.sortable :is(th, td):first-child { position: sticky; left: 0; background: Canvas; }
+table.sortable td:first-child { max-width: 34rem; overflow: hidden; text-overflow: ellipsis; }
+td a { text-decoration: none; } td a:hover { text-decoration: underline; }
+td b { font-weight: 400; } tr[data-owner=own] td b { font-weight: 700; }
+tr[data-owner=own] td:first-child { box-shadow: inset 3px 0 var(--own); }
+tr[data-owner=coro] a, tr[data-owner=library] a { color: inherit; }
+:root { --own: #e0813a; --coro: #1f7f6c; --library: #8a94a0; }
+.shares { display: flex; height: .9rem; border-radius: 3px; overflow: hidden; margin-top: 1rem; }
+.key { display: inline-block; width: .7em; height: .7em; margin-right: .35em; border-radius: 2px; }
+.shares > [data-owner=own], .key[data-owner=own] { background: var(--own); }
+.shares > [data-owner=coro], .key[data-owner=coro] { background: var(--coro); }
+.shares > [data-owner=library], .key[data-owner=library] { background: var(--library); }
+body.only-own tr[data-owner]:not([data-owner=own]) { display: none; }
 tbody tr:hover { background: var(--soft); }
 td small { color: GrayText; margin-left: .4em; }
 .node { border-top: 1px solid var(--line); padding: .4rem 0; }
@@ -54,6 +67,9 @@ for (const table of document.querySelectorAll("table.sortable")) {
   }
 }
 
+const only = document.getElementById("only-own");
+only?.addEventListener("change", () => document.body.classList.toggle("only-own", only.checked));
+
 const data = JSON.parse(document.getElementById("trees").textContent);
 const place = document.getElementById("flame"), told = document.getElementById("told");
 const whose = document.getElementById("whose"), what = document.getElementById("what");
@@ -86,8 +102,8 @@ function colour(name) {
 }
 function amount(node, whole) {
   const percent = (100 * node.total / (whole || 1)).toFixed(2);
-  const seconds = data.second ? ` = ${(node.total / data.second).toFixed(6)} s` : "";
-  return `${node.name}: ${node.total} ticks${seconds} (${percent} %)`;
+  const time = data.second ? `${(1e3 * node.total / data.second).toFixed(3)} ms` : `${node.total} ticks`;
+  return `${node.name}: ${time} (${percent} %)`;
 }
 function draw(root, focus) {
   place.replaceChildren();

@@ -1,7 +1,8 @@
 """The report of a profile, or of the difference between two, as one HTML page that needs nothing else.
 
-Everything that comes from the profile is escaped. Columns that are zero everywhere are left out; what waits for the
-kernel is not part of any total. Cost: a few hundred bytes for each function and caller, and for the flame graph the
+Times are milliseconds, and microseconds for a call. Everything that comes from the profile is escaped. Columns that
+are zero everywhere are left out; what waits for the kernel is not part of any total. Threads whose names differ in
+numbers only are shown together. Cost: a few hundred bytes for each function and caller, and for the flame graph the
 paths that took at least a thousandth of the whole.
 """
 
@@ -17,40 +18,40 @@ from typing import Any
 
 from coro.profiler._file import Numbers, Profile, ProfileError, ThreadProfile
 from coro.profiler._page import POLICY, SCRIPT, STYLE
+from coro.profiler._words import CORO, LIBRARY, OWN, Column, columns, groups, owners, parts_of
 
 WAIT = "<wait>"
-PER_CALL = ("ticks", "utime", "stime")
-#: Threads with a list of functions and a flame graph of their own: those that took the most.
+#: Groups of threads with a list of functions and a flame graph of their own: those that took the most.
 MOST_DETAILED = 50
 MOST_FUNCTIONS = 25
 SMALLEST_PART = 0.001
+#: The column that a table is sorted by when it comes.
+SORTED = ' aria-sort="descending"'
 
 _LINE = re.compile(r":\d+(#\d+)?$")
+
+#: Whose code it is, as the report says it.
+OWNER_WORDS = {OWN: "this program", CORO: "coro", LIBRARY: "Python and libraries"}
 
 
 @dataclass
 class Row:
-    """One function's values in one table, with what it is called and linked by."""
+    """One function's values in one table, with what it is linked by."""
 
     function: str
     number: int
     calls: int
     values: Numbers
-    per_call: tuple[float, ...]
     waited: int
 
 
-def _number(value: float) -> str:
-    return f"{value:.6f}" if isinstance(value, float) else str(value)
-
-
 def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.2f}%" if whole else ""
+    return f"{100 * part / whole:.1f}%" if whole else ""
 
 
-def _cell(value: float, whole: float | None = None) -> str:
-    share = _percent(value, whole) if whole is not None else ""
-    return f'<td data-v="{value!r}">{_number(value)}{f"<small>{share}</small>" if share else ""}</td>'
+def _cell(value: float, text: str, whole: float | None = None) -> str:
+    share = _percent(value, whole) if whole is not None and text else ""
+    return f'<td data-v="{value!r}">{text}{f"<small>{share}</small>" if share else ""}</td>'
 
 
 def _without_line(name: str) -> str:
@@ -69,6 +70,10 @@ class _Report:
         self.shown = profile if other is None else other
         self.functions = self._functions()
         self.numbers = {function: i for i, function in enumerate(sorted(self.functions))}
+        self.columns, self.time, self.waited = columns(self.shown)
+        self.owners = owners(self.shown)
+        if other is not None:
+            self.owners = {_without_line(f): owner for p in (profile, other) for f, owner in owners(p).items()}
 
     def _functions(self) -> dict[str, tuple[int, Numbers, Numbers, tuple[int, int]]]:
         """{function: (calls, own, aggregate, waited)} for the tables: differences when there are two profiles."""
@@ -91,56 +96,89 @@ class _Report:
     # -- the two tables
 
     def _rows(self, aggregate: bool) -> list[Row]:
-        rows = []
-        headings = self.profile.headings
-        for function, (calls, own, whole, waited) in self.functions.items():
-            values = whole if aggregate else own
-            per_call = tuple(
-                value / calls if calls else 0.0
-                for heading, value in zip(headings, values, strict=True)
-                if heading in PER_CALL
-            )
-            rows.append(Row(function, self.numbers[function], calls, values, per_call, waited[aggregate]))
+        rows = [
+            Row(function, self.numbers[function], calls, whole if aggregate else own, waited[aggregate])
+            for function, (calls, own, whole, waited) in self.functions.items()
+        ]
         rows.sort(key=lambda row: row.values[0] if row.values else 0, reverse=True)
         return rows
 
     def _table(self, aggregate: bool) -> Iterator[str]:
-        headings = self.profile.headings
         rows = self._rows(aggregate)
         own = [values for function, (_, values, _, _) in self.functions.items() if function != WAIT]
-        wholes = [sum(values[i] for values in own) for i in range(len(headings))]
-        used = [any(row.values[i] for row in rows) for i in range(len(headings))]
-        waits = any(row.waited for row in rows)
-        calls = sum(row.calls for row in rows if row.function != WAIT)
+        wholes = [sum(values[i] for values in own) for i in range(len(self.columns))]
+        used = [any(not column.is_zero(row.values[i]) for row in rows) for i, column in enumerate(self.columns)]
+        waits = any(not self.waited.is_zero(row.waited) for row in rows)
         name = "aggregate" if aggregate else "own"
-        heads = ["<th>calls</th>"]
-        for heading, shown in zip(headings, used, strict=True):
-            if shown:
-                heads.append(f"<th>{html.escape(heading)}</th>")
-                if heading in PER_CALL:
-                    heads.append(f"<th>{html.escape(heading)}/call</th>")
-        if waits:
-            heads.append('<th title="ticks that threads were parked in it">waited</th>')
-        heads.append('<th data-kind="text">function</th>')
+        heads = ['<th data-kind="text">function</th>']
+        for i, column in enumerate(self.columns):
+            if used[i]:
+                heads.append(f"<th{SORTED if i == 0 else ''}>{html.escape(column.heading)}</th>")
+                if column.per_call:
+                    heads.append(f"<th>{html.escape(column.per_call[0])}</th>")
+            if i == 0:
+                heads.append("<th>calls</th>")
+                if waits:
+                    words = html.escape(self.waited.heading)
+                    heads.append(f'<th title="time that threads were parked in it">{words}</th>')
         yield f'<div class="scroll"><table class="sortable" id="{name}"><thead><tr>{"".join(heads)}</tr></thead>'
         yield "<tbody>\n"
         for row in rows:
-            kernel = row.function == WAIT
-            cells = [_cell(row.calls, None if kernel else calls)]
-            per_call = iter(row.per_call)
-            for heading, value, whole, shown in zip(headings, row.values, wholes, used, strict=True):
-                each = next(per_call) if heading in PER_CALL else 0.0
-                if shown:
-                    cells.append(_cell(value, None if kernel else whole))
-                    if heading in PER_CALL:
-                        cells.append(f'<td data-v="{each!r}">{each:.6f}</td>')
-            if waits:
-                cells.append(_cell(row.waited))
-            text = html.escape(row.function)
-            link = f'<a href="#graph-{row.number}">{text}</a>'
-            cells.append(f'<td data-v="{text}">{link}</td>')
-            yield f'<tr id="{name}-{row.number}">{"".join(cells)}</tr>\n'
+            cells = [f'<td data-v="{html.escape(row.function)}">{self._link(row.function)}</td>']
+            for i, (column, value, whole) in enumerate(zip(self.columns, row.values, wholes, strict=True)):
+                if used[i]:
+                    cells += self._cells_of(column, row, value, None if row.function == WAIT else whole)
+                if i == 0:
+                    cells.append(_cell(row.calls, f"{row.calls:,}" if row.calls else ""))
+                    if waits:
+                        cells.append(_cell(row.waited, self.waited.text(row.waited)))
+            yield f'<tr id="{name}-{row.number}"{self._owner(row.function)}>{"".join(cells)}</tr>\n'
         yield "</tbody></table></div>\n"
+
+    @staticmethod
+    def _cells_of(column: Column, row: Row, value: float, whole: float | None) -> Iterator[str]:
+        """A value, and where that is of interest what it is for each call."""
+        yield _cell(value, column.text(value), whole)
+        if column.per_call:
+            _, factor, digits = column.per_call
+            each = value / row.calls if row.calls else 0.0
+            yield _cell(each, f"{each * factor:,.{digits}f}" if row.calls else "")
+
+    def _owner(self, function: str) -> str:
+        owner = self.owners.get(function)
+        return "" if owner is None else f' data-owner="{owner}"'
+
+    # -- whose code took the time
+
+    def _shares(self) -> Iterator[str]:
+        """One bar for the whole: how much of it the program's own code took, coro's, and that of libraries."""
+        if not self.owners or not self.columns or self.other is not None:
+            return
+        time = self.columns[0]
+        sums = dict.fromkeys((OWN, CORO, LIBRARY), 0.0)
+        for function, (_, own, _, _) in self.functions.items():
+            if function != WAIT and function in self.owners:
+                sums[self.owners[function]] += own[0]
+        whole = sum(sums.values())
+        if not whole:
+            return
+        yield '<div class="shares">'
+        for owner, value in sums.items():
+            yield f'<span data-owner="{owner}" style="flex-grow:{max(0.0, value / whole):.4f}"></span>'
+        yield "</div>\n<p>"
+        words = [
+            f'<span class="key" data-owner="{owner}"></span>{OWNER_WORDS[owner]} {time.text(value)} '
+            f"{html.escape(time.heading)} ({_percent(value, whole)})"
+            for owner, value in sums.items()
+        ]
+        yield ", &nbsp; ".join(words)
+        idle = self.functions.get(WAIT)
+        if idle is not None and not time.is_zero(idle[1][0]):
+            yield f'; nothing could run for {time.text(idle[1][0])} {html.escape(time.heading)}'
+        yield (
+            '</p>\n<p><label><input type="checkbox" id="only-own"> only functions of this program in the tables'
+            "</label></p>\n"
+        )
 
     # -- who calls whom
 
@@ -158,14 +196,14 @@ class _Report:
             anchor = f' id="graph-{number}"' if number is not None else ""
             yield f'<div class="node"{anchor}>'
             values = [
-                f"{html.escape(heading)} {_number(value)}"
-                for heading, value in zip(self.shown.headings, own, strict=True)
-                if value
+                f"{column.text(value)} {html.escape(column.heading)}"
+                for column, value in zip(self.columns, own, strict=True)
+                if not column.is_zero(value)
             ]
             yield f'<div class="muted">{", ".join(values) or "nothing of its own"}</div>'
             for caller, times in sorted(callers.get(function, ()), key=lambda pair: (pair[1], pair[0])):
                 yield f"<div>{times}/{count} ({_percent(times, count) or '0%'}) {self._link(caller)}</div>"
-            yield f"<div><b>{count}</b> <b>{html.escape(function)}</b>"
+            yield f"<div><b>{count}</b> {_named(function)}"
             if number is not None:
                 yield f' <a href="#own-{number}">own</a> <a href="#aggregate-{number}">aggregate</a>'
             yield "</div>"
@@ -177,51 +215,81 @@ class _Report:
 
     def _link(self, function: str) -> str:
         number = self.numbers.get(_without_line(function) if self.other is not None else function)
-        text = html.escape(function)
+        text = _named(function)
         return text if number is None else f'<a href="#graph-{number}">{text}</a>'
 
     # -- threads
 
+    def _grouped(self) -> list[tuple[str, list[ThreadProfile], int]]:
+        """(title, threads, ticks) of each group, those first that took the most."""
+        found = [
+            (_title(name, members), members, sum(node[4] for t in members for node in t.nodes))
+            for name, members in groups(self.shown.threads)
+        ]
+        found.sort(key=lambda group: group[2], reverse=True)
+        return found
+
     def _threads(self) -> Iterator[str]:
-        threads = self.shown.threads
-        if not threads:
+        found = self._grouped()
+        if not found:
             yield "<p>The profile does not tell threads apart.</p>"
             return
-        taken = {id(t): sum(node[4] for node in t.nodes) for t in threads}
-        whole = sum(taken.values())
+        time = self.time
+        whole = sum(ticks for _, _, ticks in found)
+        many = any(len(members) > 1 for _, members, _ in found)
+        waits = any(node[3] for t in self.shown.threads for node in t.nodes)
         yield (
-            '<div class="scroll"><table class="sortable" id="threads-table"><thead><tr><th>thread</th><th>slices</th>'
-            '<th>calls</th><th>ticks</th><th>waited</th><th data-kind="text">state</th><th data-kind="text">name</th>'
-            "</tr></thead><tbody>\n"
+            '<div class="scroll"><table class="sortable" id="threads-table"><thead><tr>'
+            '<th data-kind="text">threads called</th>'
+            f"{'<th>how many</th>' if many else ''}<th{SORTED}>{time.heading}</th>"
+            f"{f'<th>{time.heading}/thread</th>' if many else ''}<th>slices</th><th>calls</th>"
+            f"{f'<th>{self.waited.heading}</th>' if waits else ''}"
+            '<th data-kind="text">state</th></tr></thead><tbody>\n'
         )
-        for t in sorted(threads, key=lambda t: taken[id(t)], reverse=True):
-            calls, waited = sum(node[2] for node in t.nodes), sum(node[3] for node in t.nodes)
-            state = "ended" if t.ended else "alive"
+        for title, members, ticks in found:
+            n = len(members)
+            calls = sum(node[2] for t in members for node in t.nodes)
+            waited = sum(node[3] for t in members for node in t.nodes)
+            slices = sum(t.slices for t in members)
+            ended = sum(t.ended for t in members)
+            state = "ended" if ended == n else f"{ended:,} ended" if ended else "alive"
             yield (
-                f"<tr>{_cell(t.number)}{_cell(t.slices)}{_cell(calls)}{_cell(taken[id(t)], whole)}{_cell(waited)}"
-                f"<td>{state}</td><td>{html.escape(t.name)}</td></tr>\n"
+                f'<tr><td data-v="{html.escape(title)}">{html.escape(title)}</td>'
+                f"{_cell(n, f'{n:,}') if many else ''}{_cell(ticks, time.text(ticks), whole)}"
+                f"{_cell(ticks / n, time.text(ticks / n)) if many else ''}"
+                f"{_cell(slices, f'{slices:,}')}{_cell(calls, f'{calls:,}')}"
+                f"{_cell(waited, self.waited.text(waited)) if waits else ''}<td>{state}</td></tr>\n"
             )
         yield "</tbody></table></div>\n"
-        for t in sorted(threads, key=lambda t: taken[id(t)], reverse=True)[:MOST_DETAILED]:
-            yield f"<details><summary>{html.escape(_thread_title(t))}</summary>"
-            yield from self._functions_of(t)
+        for title, members, _ in found[:MOST_DETAILED]:
+            yield f"<details><summary>{html.escape(title)}</summary>"
+            yield from self._functions_of(members)
             yield "</details>\n"
 
-    def _functions_of(self, thread: ThreadProfile) -> Iterator[str]:
+    def _functions_of(self, threads: list[ThreadProfile]) -> Iterator[str]:
         sums: dict[int, list[int]] = {}
-        for node in thread.nodes:
-            mine = sums.setdefault(node[1], [0, 0, 0])
-            mine[0] += node[2]
-            mine[1] += node[4]
-            mine[2] += node[3]
+        for thread in threads:
+            for node in thread.nodes:
+                mine = sums.setdefault(node[1], [0, 0, 0])
+                mine[0] += node[2]
+                mine[1] += node[4]
+                mine[2] += node[3]
         whole = sum(mine[1] for mine in sums.values())
-        heads = '<th>calls</th><th>ticks</th><th>waited</th><th data-kind="text">function</th>'
-        yield f'<table class="sortable"><thead><tr>{heads}</tr></thead><tbody>'
+        waits = any(mine[2] for mine in sums.values())
+        time = self.time
+        yield (
+            f'<table class="sortable"><thead><tr><th data-kind="text">function</th><th{SORTED}>{time.heading}</th>'
+            f"<th>calls</th>{f'<th>{self.waited.heading}</th>' if waits else ''}</tr></thead><tbody>"
+        )
         order = sorted(sums, key=lambda f: (sums[f][1], sums[f][2]), reverse=True)[:MOST_FUNCTIONS]
         for function in order:
             calls, ticks, waited = sums[function]
-            name = self._link(self.shown.names[function])
-            yield f"<tr>{_cell(calls)}{_cell(ticks, whole)}{_cell(waited)}<td>{name}</td></tr>"
+            name = self.shown.names[function]
+            yield (
+                f'<tr{self._owner(name)}><td data-v="{html.escape(name)}">{self._link(name)}</td>'
+                f"{_cell(ticks, time.text(ticks), whole)}{_cell(calls, f'{calls:,}')}"
+                f"{_cell(waited, self.waited.text(waited)) if waits else ''}</tr>"
+            )
         yield "</tbody></table>"
 
     # -- flame graph
@@ -229,11 +297,11 @@ class _Report:
     def _trees(self) -> str:
         """The trees for the script, as JSON that cannot end the element it stands in."""
         threads = self.shown.threads
-        order = sorted(threads, key=lambda t: sum(node[4] for node in t.nodes), reverse=True)[:MOST_DETAILED]
         parts: list[dict[str, Any]] = []
         if threads:
             parts.append({"name": "all threads", "nodes": _merged([t.nodes for t in threads])})
-            parts += [{"name": _thread_title(t), "nodes": _merged([t.nodes])} for t in order]
+            for title, members, _ in self._grouped()[:MOST_DETAILED]:
+                parts.append({"name": title, "nodes": _merged([t.nodes for t in members])})
         data = {"names": self.shown.names, "second": self.shown.ticks_per_second, "threads": parts}
         return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -260,14 +328,15 @@ class _Report:
                 f"<p>{self.shown.dropped} calls had too many different paths to be told apart: what they took stands "
                 "with their callers.</p>\n"
             )
+        yield from self._shares()
         yield '<h2 id="own-values">Own: without what was called</h2>\n'
         yield from self._table(False)
         yield '<h2 id="aggregate-values">Aggregate: with everything that was called</h2>\n'
         yield from self._table(True)
         yield (
             '<h2 id="flame-graph">Flame graph</h2>\n<p><select id="whose" aria-label="thread"></select> '
-            '<select id="what" aria-label="measure"><option value="own">ticks used</option>'
-            '<option value="waited">ticks waited</option></select></p>\n'
+            '<select id="what" aria-label="measure"><option value="own">time used</option>'
+            '<option value="waited">time waited</option></select></p>\n'
             '<div id="told" class="muted"></div><div id="flame"></div>\n'
         )
         yield '<h2 id="threads">Threads</h2>\n'
@@ -308,8 +377,17 @@ def _by_name(profile: Profile) -> Mapping[str, _Sum]:
     return sums
 
 
-def _thread_title(thread: ThreadProfile) -> str:
-    return f"{thread.name} #{thread.number}" if thread.number > 0 else thread.name
+def _title(name: str, members: list[ThreadProfile]) -> str:
+    """What a group of threads is called: one alone with its number."""
+    if len(members) > 1:
+        return f"{name} ({len(members):,} threads)"
+    return f"{name} #{members[0].number}" if members[0].number > 0 else name
+
+
+def _named(function: str) -> str:
+    """A function's name, and where it is in smaller letters."""
+    name, place = parts_of(function)
+    return f"<b>{html.escape(name)}</b>{f' <small>{html.escape(place)}</small>' if place else ''}"
 
 
 def _time(when: float) -> str:

@@ -114,9 +114,7 @@ cdef class coro:
             self.stack.flags &= ~CORO_STACK_COMPRESS
 
     def __repr__(self):
-        return (f"<coro #{self.number} name={thread_name(self)!r} dead={(self.link.flags & DEAD) != 0:d} "
-                f"started={(self.link.flags & STARTED) != 0:d} scheduled={(self.link.flags & SCHEDULED) != 0:d} "
-                f"at {<size_t><PyObject *>self:#x}>")
+        return f"<coro thread {self.number} {shown_name(self)} {state_of(self)}>"
 
     def get_frame(self):
         """The innermost Python frame: of the caller for the running thread, where it is parked for a suspended one;
@@ -293,6 +291,47 @@ cdef object thread_name(coro t):
             name = name_of(t.function)
         t.label = name
     return name
+
+
+cdef str shown_name(coro t):
+    """The thread's name in quotes, on one line and not long."""
+    cdef object name = thread_name(t)
+    if str.__len__(name) > LONGEST_SHOWN_NAME:
+        name = str.__getitem__(name, slice(0, LONGEST_SHOWN_NAME - 3)) + "..."
+    return str.__repr__(name)
+
+
+cdef str state_of(coro t):
+    """What the thread does now, in a few words. Of what users gave it only types are named: a repr is their code, and
+    that of a lock shows its owner, so that threads which wait for each other would have a text without end."""
+    cdef uint32_t flags = t.link.flags
+    if flags & THREAD_LOST:
+        return "lost in a fork"
+    if flags & DEAD:
+        if flags & FAILED:
+            return f"ended with {PyType_GetQualName(Py_TYPE(t.outcome))}"
+        return "ended" if t.outcome is None else "ended with a result"
+    if running == <PyObject *>t:
+        return "running"
+    if flags & SCHEDULED or (flags & STARTED and t.kind == WAIT_SLICE):
+        return "scheduled"
+    if not flags & STARTED:
+        return "new"
+    if t.kind == WAIT_SLEEP:
+        return "sleeping"
+    if t.kind == WAIT_YIELD:
+        return "waiting for schedule()"
+    if t.kind == WAIT_SELECT:
+        return "waiting in select"
+    if t.kind == WAIT_OFFLOAD:
+        return "waiting for a worker OS thread"
+    if t.kind == WAIT_READ or t.kind == WAIT_WRITE:
+        return f"waiting for {KINDS[t.kind]} of fd {t.ident if t.what is None else t.what}"
+    if t.kind == WAIT_JOIN and isinstance(t.what, coro):
+        return f"waiting for the end of thread {(<coro>t.what).number} {shown_name(<coro>t.what)}"
+    if t.kind == WAIT_EVENT:
+        return "waiting for an event of the kernel"
+    return f"waiting for {'something' if t.what is None else PyType_GetQualName(Py_TYPE(t.what))}"
 
 
 cdef object name_of(object function):

@@ -1,0 +1,108 @@
+"""The code blocks of the READMEs and of the manual run as they stand there; see tests/support/manual_blocks.
+
+Those of other packages are run by the tests of the package.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import manual_blocks
+import pytest
+from manual_blocks import commands, reading, running
+
+#: Pages whose blocks do not run yet.
+NOT_YET = {"docs/operate/debugging.rst"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in manual_blocks.pages("coro-core") if page not in NOT_YET])
+def test_page(page: str) -> None:
+    manual_blocks.check(page)
+
+
+def test_only_pages_that_exist_are_left_out() -> None:
+    assert NOT_YET <= set(manual_blocks.pages("coro-core"))
+
+
+def blocks(folder: Path, text: str, name: str = "page.rst") -> list[reading.Block]:
+    (folder / name).write_text(text, encoding="utf-8")
+    return reading.read(folder, name)
+
+
+def test_notes_belong_to_the_next_block_and_what_comes_after_to_the_last(tmp_path: Path) -> None:
+    found = blocks(
+        tmp_path,
+        "Text.\n\n.. block: before\n\n   a = 1\n\n.. block: raises ValueError\n.. code-block:: python\n"
+        "   :emphasize-lines: 1\n\n   if a:\n       raise ValueError\n\n   b = 2\n\n.. block: after\n\n   assert a\n\n"
+        "1. Item\n\n   .. code-block:: text\n\n      out\n",
+    )
+    assert [(block.language, block.line, block.code) for block in found] == [
+        ("python", 11, "if a:\n    raise ValueError\n\nb = 2\n"),
+        ("text", 24, "out\n"),
+    ]
+    assert [(note.word, note.text, note.code) for note in found[0].notes] == [
+        ("before", "", "a = 1\n"),
+        ("raises", "ValueError", ""),
+        ("after", "", "assert a\n"),
+    ]
+
+
+def test_notes_in_markdown(tmp_path: Path) -> None:
+    text = "# A\n\n<!-- block: port 80 -->\n<!-- block: after\nassert b\n-->\n"
+    with pytest.raises(reading.PageError, match=r"page\.md:5: expected a code block right before"):
+        blocks(tmp_path, text, "page.md")
+    (found,) = blocks(tmp_path, "<!-- block: port 80 -->\n```python\nb = 80\n```\n", "page.md")
+    assert (found.line, found.code, found.get("port")) == (3, "b = 80\n", "80")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("Do this::\n\n   code\n", r"page\.rst:1: expected `.. code-block:: LANGUAGE`"),
+        (".. code:: python\n\n   code\n", r"page\.rst:1: expected `.. code-block:: LANGUAGE`"),
+        (".. block: never\n", r"page\.rst:1: expected one of the notes"),
+        (".. block: raises\n\n.. code-block:: python\n\n   pass\n", r"page\.rst:\d: the note 'raises': .* text"),
+        (".. block: fresh\n", r"page\.rst:\d: expected a code block after this note"),
+    ],
+)
+def test_what_is_not_understood_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(reading.PageError, match=message):
+        blocks(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "command, message",
+    [
+        ("python -m coro.backdoor --nonsense", "does not name the option '--nonsense'"),
+        ("python -m coro.no_such_module", "--help ended with 1"),
+        ("python no_such_program.py", "there is no program 'no_such_program.py'"),
+        ("frobnicate 1", "expected a program of ours or one of FOREIGN"),
+    ],
+)
+def test_wrong_commands_are_refused(tmp_path: Path, command: str, message: str) -> None:
+    found = blocks(tmp_path, f".. code-block:: console\n\n   $ {command}\n   output\n")
+    with pytest.raises(AssertionError, match=message):
+        commands.check(manual_blocks.ROOT, found)
+
+
+def test_what_a_loop_of_its_own_is() -> None:
+    assert running.starts_a_loop("import coro\n\ncoro.run(main)\n")
+    assert running.starts_a_loop("if True:\n    coro.profiler.go(coro.run, main)\n")
+    assert not running.starts_a_loop("def child():\n    coro.run(main)\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "code, message",
+    [
+        ("1 / 0", r"page\.rst.*line 5"),
+        ("coro.spawn(int, 'x')\n   coro.yield_slice()", "ValueError"),
+        ("print(1)\n\n.. block: output\n.. code-block:: text\n\n   2", "expected this output"),
+        ("coro.sleep_relative(100_000)\n\n.. block: after\n\n   assert 0", "AssertionError"),
+    ],
+)
+def test_a_block_that_fails(tmp_path: Path, code: str, message: str) -> None:
+    (tmp_path / "page.rst").write_text(f".. block: virtual clock\n\n.. code-block:: python\n\n   {code}\n")
+    with pytest.raises(AssertionError, match=message):
+        manual_blocks.check(str(tmp_path / "page.rst"))
