@@ -1,15 +1,12 @@
 # cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
 """The time scale of mach_absolute_time, the counter that macOS keeps its time by.
 
-The same interface as `coro.clocks.tsc_time`.  A tick lasts numer / denom nanoseconds by mach_timebase_info (Apple's
-Technical Q&A QA1398); the rate is announced and exact, nothing is measured.  The counter stands still while the machine
-sleeps; the relation to the time of day is coro-core's, to within a microsecond, and is renewed when that is.
-
-The two functions stand in a table, `install()`, so that the arithmetic can be tried on systems that lack them; there
-every reading raises OSError until a table is installed.
-
-Cost: a reading is a function call, about 10 ns on macOS.
+It has the interface of `coro.clocks.tsc_time`.  A tick lasts numer / denom nanoseconds by mach_timebase_info (Apple's
+Technical Q&A QA1398), so its rate is exact.  The counter stops while the machine sleeps.  The time of day is that of
+coro-core, to within a microsecond.  On other systems every reading raises OSError.  `install()` replaces the two
+functions of macOS, so that the arithmetic can be tested on systems that lack them.
 """
+# Cost of a reading: a function call, about 10 ns on macOS. The relation is renewed when coro-core's is.
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 

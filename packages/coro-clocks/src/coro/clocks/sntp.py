@@ -1,30 +1,34 @@
-"""SNTP (RFC 4330, RFC 5905): asks time servers and keeps this process's idea of the time of day right.
+"""SNTP (RFC 4330, RFC 5905): asks time servers and corrects the time of day of this process.
 
     from coro.clocks import sntp
 
     client = sntp.Client(["ntp1.example.org", "ntp2.example.org", "ntp3.example.org"])
     client.start()                          # a daemon thread that asks now and then
 
-The system's clock is never set, which needs no privilege and disturbs nobody: what changes is the relation of ticks to
-the time of day in this process, so `coro.get_usec()`, `coro.now_usec`, all scales of `coro.clocks` and `sleep_until`
-show the servers' time, and `time.time()` does not.
+The system's clock is never set, so this needs no privilege. It changes the relation of ticks to the time of day in this
+process: `coro.get_usec()`, `coro.now_usec`, all scales of `coro.clocks` and `sleep_until` show the servers' time.
+`time.time()` does not.
 
-What is believed.  The question carries 64 random bits as its transmit timestamp, and an answer is one to it only if it
-returns them, so nobody off the path can forge one; the socket is connected, so the kernel drops what comes from another
-address or port; the local time of sending never leaves the process.  A packet that fails is ignored, not taken for a
-failure: a forger must not be able to hide the real answer behind it.  An answer is used if its server says that it is
-synchronised, its stratum and root distance are sane and its times are in order.  Of several servers those whose
-intervals of possible offsets (half the round trip plus the root distance to each side) share a point are believed,
-if they are more than half of those that answered; of these, the one with the narrowest interval counts.  An offset
-beyond `limit` is refused, as RFC 5905's panic threshold does.
+Which answers are believed: a question carries 64 random bits, and an answer counts only if it returns them. Other
+packets are ignored. The server has to say that it is synchronised, and its times have to be plausible. Each answer
+allows a range of offsets. If the ranges of more than half of the servers share a point, the answer with the narrowest
+of these ranges is used. A correction beyond `limit` is refused.
 
-When to ask.  At first after a random part of `poll` seconds, then every `poll` seconds, and at once after the system's
-clock was set.  A failed round doubles the pause up to `MOST_POLL`, a good one goes back.  A kiss of death with DENY or
-RSTR strikes its server from the list, RATE doubles the pause for that server (RFC 5905 section 7.4).
+When the servers are asked: first after a random part of `poll` seconds, then every `poll` seconds, and at once after
+the system's clock was set. A failed round doubles the pause, up to `MOST_POLL`; a good one resets it. After a kiss of
+death with DENY or RSTR a server is not asked any more; RATE doubles the pause for that server.
 
-Cost: one datagram each way, a socket and a thread for each server while a round goes on.  Not done: broadcasts,
-symmetric modes, authentication, slewing (a correction is a step; durations are measured in ticks, which do not mind).
+Not supported: broadcasts, symmetric modes, authentication, slewing. A correction is a step; durations are measured in
+ticks, which it does not change.
 """
+
+# What is believed.  The question's random bits are its transmit timestamp, so nobody off the path can forge an answer,
+# and the local time of sending never leaves the process; the socket is connected, so the kernel drops what comes from
+# another address or port.  A packet that fails is ignored, not taken for a failure: a forger must not be able to hide
+# the real answer behind it.  The range of an answer is half the round trip plus the root distance to each side.
+# `limit` is RFC 5905's panic threshold; for kisses of death see its section 7.4.
+#
+# Cost: one datagram each way, a socket and a thread for each server while a round goes on.
 
 from __future__ import annotations
 
@@ -231,13 +235,13 @@ def agree(samples: Iterable[Sample], asked: int = 0) -> Sample:
 
 
 class Client:
-    """Asks several servers again and again, and corrects the time of day of this process.
+    """Asks several servers regularly, and corrects the time of day of this process.
 
-    servers: host names, addresses or pairs with a port; three or more, so that one that is wrong is outvoted.
-    poll: seconds between two rounds, at least 15; use servers of others with 64 or more.
+    servers: host names, addresses or pairs with a port; three or more, so that a wrong one is outvoted.
+    poll: seconds between two rounds, at least 15; use 64 or more with servers that are not yours.
     timeout: seconds that a server has for its answer.
-    limit: seconds; a larger correction is refused and reported.  None: any is made.
-    on_round: called after each round with the `Status`; an exception in it is reported as one of a thread is.
+    limit: seconds; a larger correction is refused and reported.  None: no limit.
+    on_round: called after each round with the `Status`; an exception in it goes to the exception notifier.
 
     Raises TypeError and ValueError for arguments.
     """
@@ -283,12 +287,12 @@ class Client:
         return f"<sntp.Client of {len(self._servers)} servers: {state}, {self._rounds} rounds>"
 
     def status(self) -> Status:
-        """How things stand."""
+        """The state of the client."""
         dropped = tuple(self._dropped)
         return Status(self._rounds, self._failures, self._sample, self._problem, dropped, self._pause)
 
     def start(self) -> None:
-        """Start the thread that asks, a daemon, unless it runs already.  RuntimeError when no server is left."""
+        """Start the daemon thread that asks, unless it runs already.  RuntimeError when no server is left."""
         if self._thread is not None and not self._thread.dead:
             return
         if not self._servers:

@@ -1,19 +1,18 @@
 # cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
 """The time scale of the processor's counter: what coro itself counts by.
 
-A tick is one step of the counter (x86: the time stamp counter, where CPUID calls it invariant and the kernel keeps its
-own time by it; aarch64: the virtual counter).  Where it cannot be trusted, ticks are those that coro-core counts
-instead, from CLOCK_MONOTONIC; `describe()` says which it is and why.
+A tick is one step of the counter: on x86 the time stamp counter, if CPUID calls it invariant and the kernel keeps its
+own time by it; on aarch64 the virtual counter.  If the counter cannot be trusted, ticks are those of CLOCK_MONOTONIC
+that coro-core counts instead.  `describe()` says which it is and why.
 
-The counter is read through coro-core's header, and rate and relation are coro-core's, so this module and `coro.now`,
-`coro.get_usec()` and the other names of coro-core always agree.  The rate is measured against CLOCK_MONOTONIC: after
-0.1 s the error is below 1 us a second, after 1 s below 0.1 us; `describe().error_ppb` has the present bound.  It is
-refined about once a second by a running loop, by the functions here that read the time of day, and by
-`update_time_relation()`.  A suspend of the machine is noticed by CLOCK_BOOTTIME, which goes on meanwhile, and renews
-the relation to POSIX time.
-
-Cost: a reading from C is one branch and the counter instruction; from Python the call and the int come on top.
+Rate and time of day are those of coro-core, so this module always agrees with `coro.now` and `coro.get_usec()`.  The
+rate is measured against CLOCK_MONOTONIC.  Its error is below 1 us per second after 0.1 s, and below 0.1 us per second
+after 1 s; `describe().error_ppb` is the present bound.  It is corrected about once a second by a running loop, by the
+functions here that read the time of day, and by `update_time_relation()`.  After a suspend of the machine
+(CLOCK_BOOTTIME shows it) the relation to POSIX time is renewed.
 """
+# Cost of a reading: from C one branch and the counter instruction, by way of coro-core's header; from Python the call and
+# the int come on top.
 
 from libc.stdint cimport int64_t, uint64_t
 

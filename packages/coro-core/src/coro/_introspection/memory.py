@@ -38,8 +38,8 @@ class ThreadMemory(NamedTuple):
 class Memory:
     """A report of ``coro.memory()``; ``str()`` of it is a table.
 
-    ``threads`` are the rows, biggest first (by growth, if there was an earlier report); ``total`` is their sum,
-    ``growth`` the difference to the earlier report, which includes what threads that have ended since gave back.
+    ``threads`` are the rows, biggest first (by growth, if there was an earlier report). ``total`` is their sum.
+    ``growth`` is the difference from the earlier report; memory of threads that have ended since counts as negative.
     """
 
     threads: tuple[ThreadMemory, ...]
@@ -72,9 +72,9 @@ class Memory:
 
 
 def memory(since: Memory | None = None) -> Memory:
-    """What the threads of this process take in memory now, biggest first.
+    """The memory that the threads of this process take now, biggest first.
 
-    With an earlier report as ``since`` the rows are sorted by how much each thread has grown since then. TypeError for
+    With an earlier report as ``since``, the rows are sorted by how much each thread has grown since then. TypeError for
     anything else; WrongThreadError in another OS thread than the loop's.
     """
     if since is not None and not isinstance(since, Memory):

@@ -72,8 +72,8 @@ def deadlock(log_only: bool) -> DeadlockError | None:
     graph = wait_graph()
     threads = [(t.thread, t.words) for t in graph.threads if not t.daemon]
     lines = [f"  {t.thread!r} waits {t.words}\n    at {t.where}" for t in graph.threads if not t.daemon]
-    for circle in graph.cycles:
-        names = " -> ".join(f"#{t.id} {one_line(t.name)}" for t in (*circle, circle[0]))
+    for cycle in graph.cycles:
+        names = " -> ".join(f"#{t.id} {one_line(t.name)}" for t in (*cycle, cycle[0]))
         lines.append(f"  these wait for one another: {names}")
     text = (
         f"all {len(threads)} counted threads are blocked and nothing is left that could wake one "

@@ -5,7 +5,7 @@ What a suspended thread waits for is known to the scheduler, and who holds a thi
 asks. The report of a deadlock is made from it, therefore nothing here trusts the objects of users: a ``repr`` that
 raises must not hide the report.
 
-Cost: one look at each registered thread and its stack; circles are found in time proportional to the edges (Tarjan's
+Cost: one look at each registered thread and its stack; cycles are found in time proportional to the edges (Tarjan's
 algorithm for strongly connected components, SIAM J. Comput. 1 (1972), without recursion).
 """
 
@@ -29,9 +29,9 @@ _MOST_NAMED = 10
 class WaitTarget:
     """One thing that a thread waits for.
 
-    ``kind`` is the first part of ``thread.waiting_for`` (``'join'``, ``'read'``, ``'object'``, ``'sleep'``...), in a
-    select the kind of the case; ``what`` the object or descriptor number, or None; ``words`` the same as text;
-    ``owners`` the threads that are known to hold it, or whose end it is."""
+    ``kind`` is the first part of ``thread.waiting_for`` (``'join'``, ``'read'``, ``'object'``, ``'sleep'``...), or, in
+    a select, the kind of the case. ``what`` is the object or descriptor number, or None. ``words`` is the same as text.
+    ``owners`` are the threads that are known to hold it; for a join, the thread whose end is awaited."""
 
     kind: str
     what: Any
@@ -41,11 +41,11 @@ class WaitTarget:
 
 @dataclass(frozen=True)
 class WaitingThread:
-    """A thread at the moment of the question.
+    """A thread at the moment of the call.
 
-    ``state`` is ``'running'``, ``'runnable'`` or ``'waiting'``; ``targets`` what a waiting one waits for: one thing, or
-    in a ``coro.select`` several, of which one is enough; ``words`` the same as part of a sentence; ``where`` its stack
-    on one line."""
+    ``state`` is ``'running'``, ``'runnable'`` or ``'waiting'``. ``targets`` is what a waiting thread waits for: one
+    thing, or several in a ``coro.select``, of which one is enough. ``words`` is the same as part of a sentence.
+    ``where`` is its stack in one line."""
 
     thread: Any
     id: int
@@ -59,8 +59,8 @@ class WaitingThread:
 
 @dataclass(frozen=True)
 class WaitEdge:
-    """``waiter`` waits for something that ``owner`` holds, or for its end. ``only`` says that nothing else would do,
-    false for one of several cases of a select."""
+    """``waiter`` waits for something that ``owner`` holds, or for the end of ``owner``. ``only`` is true if the waiter
+    waits for nothing else, and false for one of several cases of a select."""
 
     waiter: Any
     owner: Any
@@ -70,24 +70,26 @@ class WaitEdge:
 
 @dataclass(frozen=True)
 class WaitGraph:
-    """The registered threads in order of their ids, the edges from those that wait to those that hold, and the circles.
+    """The registered threads in order of their ids, the edges from threads that wait to threads that hold, and the
+    cycles.
 
-    Each of ``cycles`` is a tuple of threads of which each waits for the next and the last for the first, beginning with
-    the oldest. Only edges that are the ``only`` way on count. Of threads that are entangled in several circles the
-    shortest through the oldest is given."""
+    Each of ``cycles`` is a tuple of threads. Each of them waits for the next, and the last waits for the first. The
+    oldest thread comes first. Only edges count whose ``only`` is true. If threads are in several cycles, the shortest
+    one through the oldest thread is given."""
 
     threads: tuple[WaitingThread, ...]
     edges: tuple[WaitEdge, ...]
     cycles: tuple[tuple[Any, ...], ...]
 
     def to_dot(self) -> str:
-        """The graph in the language of Graphviz: threads are boxes, what they wait for is round; circles are red,
-        cases of a select dashed. ``dot -Tsvg`` draws it."""
+        """The graph in the language of Graphviz: threads are boxes, what they wait for is round, cycles are red, and
+        cases of a select are dashed. ``dot -Tsvg`` draws it."""
         return _Drawing(self).text()
 
 
 def wait_graph() -> WaitGraph:
-    """Who waits for what now. WrongThreadError in another OS thread than the loop's."""
+    """Which thread waits for what now, and which threads hold that. WrongThreadError in another OS thread than the
+    loop's."""
     running = scheduler.current()
     threads = tuple(_look_at(t, running) for t in scheduler._all_threads())
     edges = tuple(
@@ -96,7 +98,7 @@ def wait_graph() -> WaitGraph:
         for target in t.targets
         for owner in target.owners
     )
-    return WaitGraph(threads, edges, _circles(edges))
+    return WaitGraph(threads, edges, _cycles(edges))
 
 
 def describe_wait(t: Any) -> str:
@@ -196,10 +198,10 @@ def _safely(function: Any, *args: Any) -> str:
         return f"<{type(named).__name__} at {id(named):#x}, whose repr raised {type(e).__name__}>"
 
 
-# ------------------------------------------------------------------------------------------------ circles
+# ------------------------------------------------------------------------------------------------ cycles
 
 
-def _circles(edges: Iterable[WaitEdge]) -> tuple[tuple[Any, ...], ...]:
+def _cycles(edges: Iterable[WaitEdge]) -> tuple[tuple[Any, ...], ...]:
     after: dict[int, dict[int, None]] = {}
     by_id: dict[int, Any] = {}
     for edge in edges:
@@ -207,11 +209,11 @@ def _circles(edges: Iterable[WaitEdge]) -> tuple[tuple[Any, ...], ...]:
             after.setdefault(edge.waiter.id, {})[edge.owner.id] = None
             by_id[edge.waiter.id] = edge.waiter
             by_id[edge.owner.id] = edge.owner
-    circles = []
+    cycles = []
     for knot in _knots(after):
         oldest = min(knot)
-        circles.append((oldest, _shortest(after, knot, oldest)))
-    return tuple(tuple(by_id[n] for n in path) for _, path in sorted(circles))
+        cycles.append((oldest, _shortest(after, knot, oldest)))
+    return tuple(tuple(by_id[n] for n in path) for _, path in sorted(cycles))
 
 
 def _knots(after: Mapping[int, Mapping[int, None]]) -> list[set[int]]:
@@ -286,7 +288,7 @@ class _Drawing:
         self.drawn = {t.id for t in graph.threads}
         self.lines: list[str] = []
         self.tangled = {
-            (a.id, b.id) for circle in graph.cycles for a, b in zip(circle, circle[1:] + circle[:1], strict=True)
+            (a.id, b.id) for cycle in graph.cycles for a, b in zip(cycle, cycle[1:] + cycle[:1], strict=True)
         }
 
     def text(self) -> str:

@@ -25,16 +25,16 @@ _file: Any = None  # kept, so that its descriptor stays open
 
 
 def set_watchdog(seconds: float, *, file: Any = None, signum: int | None = None) -> float:
-    """Report every time that the loop makes no progress for ``seconds``; 0 (the default state) never. Returns the limit
+    """Report when the loop makes no progress for ``seconds``; 0, the default, switches reports off. Returns the limit
     set before.
 
-    No progress means: a thread runs and does not wait (it computes, or it is stuck in a lock or a system call that coro
-    knows nothing of), or the loop cannot run (another OS thread holds the GIL). A loop with nothing to do is no reason.
-    The report, the thread's number and name and its stack of Python functions, is written to the descriptor of ``file``
-    (default: stderr) at the limit, at twice that, four times, and so on.
+    No progress means that a thread runs and does not wait (it computes, or it is stuck in a lock or a system call that
+    coro does not know), or that the loop cannot run (another OS thread holds the GIL). A loop with nothing to do is not
+    reported. The report has the thread's number and name and its stack of Python functions. It is written to the
+    descriptor of ``file`` (default: stderr) at the limit, at twice the limit, at four times, and so on.
 
-    The loop's OS thread is sent the signal ``signum`` for that, default SIGURG, which is ignored by default. System
-    calls of other libraries that it interrupts are restarted by the kernel.
+    The watchdog sends the signal ``signum`` to the loop's OS thread (default: SIGURG, which programs ignore by
+    default). If it interrupts system calls of other libraries, the kernel restarts them.
 
     Raises TypeError when ``seconds`` is not a number or ``file`` has no ``fileno()``; ValueError when it is below 0 or
     not between 0.01 and 86400, and for a signal that the program handles itself or that cannot be caught; OSError when

@@ -124,5 +124,5 @@ class LockSmithStatistics(NamedTuple):
     global_owner: Any
     #: How many times a thread had to wait so far.
     contended: int
-    #: How many circles of waiting threads were found so far, refused ones included.
+    #: How many cycles of waiting threads were found so far, refused ones included.
     deadlocks: int

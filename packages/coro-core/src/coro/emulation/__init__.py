@@ -25,16 +25,16 @@ _ever = False
 
 
 def install() -> None:
-    """Make blocking calls of the standard library suspend the calling coro thread only, from now on.
+    """From now on, let blocking calls of the standard library suspend only the calling coro thread.
 
     Covered: threads and locks (`threading`, `_thread`, `queue`, `concurrent.futures`, locks of imports and of
     `logging`), `socket` and `ssl`, `select` and `selectors`, `time.sleep`, children (`subprocess`, ``os.wait*``),
     pipes and files over them, signal handlers, and the resolution of names. Calls from OS threads without a loop do
-    what they always did. May be called before or inside `coro.run`, best before other modules are imported; again, it
-    does nothing.
+    what they always did. May be called before or inside `coro.run`, best before other modules are imported. A second
+    call does nothing.
 
-    Warns with EmulationWarning of what existed and could not be changed. WrongThreadError while a loop runs in another
-    OS thread.
+    Warns with EmulationWarning about things that exist and cannot be changed. WrongThreadError while a loop runs in
+    another OS thread.
     """
     global _ever
     from coro.emulation import _install
@@ -44,8 +44,8 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Put everything back. Threads that run go on, and objects that were made meanwhile keep working; does nothing when
-    it is not installed. WrongThreadError while a loop runs in another OS thread."""
+    """Undo install(). Running threads continue, and objects that were made meanwhile still work. Does nothing when the
+    emulation is not installed. WrongThreadError while a loop runs in another OS thread."""
     if _ever:
         from coro.emulation import _install
 
@@ -53,7 +53,7 @@ def uninstall() -> None:
 
 
 def is_installed() -> bool:
-    """Is the emulation installed?"""
+    """Whether the emulation is installed."""
     if not _ever:
         return False
     from coro.emulation import _install
@@ -63,8 +63,8 @@ def is_installed() -> bool:
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
-    """``with coro.emulation.installed():`` emulates for the time of a block; inside one, and where the emulation is
-    installed anyway, it does nothing. Warnings and errors as for install() and uninstall()."""
+    """``with coro.emulation.installed():`` installs the emulation for a block. Inside another such block, or if the
+    emulation is already installed, it does nothing. Warnings and errors as for install() and uninstall()."""
     if is_installed():
         yield
         return
@@ -79,9 +79,10 @@ def original(name: str) -> Any:
     """A module of the standard library as it was before the emulation: ``original("threading").Thread`` is a real OS
     thread, ``original("time").sleep`` blocks the whole OS thread.
 
-    name: any importable module; one that the emulation does not touch is returned as it is. Methods of classes that are
-    changed in place (``socket.socket``, ``ssl.SSLSocket``) behave as ever when an OS thread without a loop calls them;
-    in a coro thread they are emulated here, too. ImportError when there is no such module; TypeError unless a str.
+    name: any importable module; one that the emulation does not change is returned as it is. Methods of classes that
+    are changed in place (``socket.socket``, ``ssl.SSLSocket``) are emulated here, too, when a coro thread calls them.
+    In an OS thread without a loop they do what they always did. ImportError when there is no such module; TypeError
+    unless a str.
     """
     from coro.emulation import _originals
 

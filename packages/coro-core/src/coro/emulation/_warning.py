@@ -6,4 +6,4 @@ __all__ = ["EmulationWarning"]
 
 
 class EmulationWarning(RuntimeWarning):
-    """Something existed before the emulation was installed and could not be changed; the text names it."""
+    """Something existed before the emulation was installed, and cannot be changed; the text names it."""

@@ -23,19 +23,19 @@ __all__ = ["virtual_clock"]
 
 
 class virtual_clock:
-    """``with coro.testing.virtual_clock() as clock:``: time stands still inside the block, but for what moves it.
+    """``with coro.testing.virtual_clock() as clock:``: time stands still inside the block until something moves it.
 
-    ``autojump``: False (the default), and only ``advance()`` and ``run_for()`` move the clock; True, and it jumps to
-    the next timer whenever all threads are blocked; or a number of seconds, and it jumps when nothing has run for that
-    much real time, which gives peers outside the process time to answer. May be set inside the block.
+    ``autojump``: with False (the default) only ``advance()`` and ``run_for()`` move the clock. With True it jumps to
+    the next timer whenever all threads are blocked. With a number of seconds it jumps when nothing has run for so much
+    real time, which gives peers outside the process time to answer. May be set inside the block.
 
-    ``start`` is the reading of the tick clock at the beginning in seconds (default: it goes on from the present one).
-    The time of day (``coro.get_usec()``, ``coro.now_usec``) goes on from its present value and moves with the clock.
-    When the block is left the real clock is back: limits that were set before the block go on as if it had not been
-    there, timers set inside that are still pending strike at odd times, so end such threads before.
+    ``start`` is the reading of the tick clock at the beginning, in seconds (default: the present one). The time of day
+    (``coro.get_usec()``, ``coro.now_usec``) starts from its present value and moves with the clock. At the end of the
+    block the real clock is back. Limits that were set before the block continue as if it had not been there. Timers
+    that were set inside and are still pending expire at odd times, so end such threads before.
 
-    With the clock standing still, a loop in which only timers are left can never go on: DeadlockError is then raised
-    in the thread that entered the block (or the oldest one, when it was entered outside the loop).
+    While the clock stands still, a loop in which only timers are left can never continue. DeadlockError is then raised
+    in the thread that entered the block (or in the oldest thread, if the block was entered outside the loop).
 
     RuntimeError when a virtual clock is installed already; ValueError for a negative ``autojump`` or ``start``.
     """
@@ -54,7 +54,8 @@ class virtual_clock:
 
     @property
     def autojump(self) -> bool | float:
-        """Does the clock jump by itself? False, True, or the seconds of real time without activity before it does."""
+        """Whether the clock jumps by itself: False, True, or the seconds of real time without activity before it
+        jumps."""
         return False if self._threshold is None else self._threshold or True
 
     @autojump.setter
@@ -93,9 +94,9 @@ class virtual_clock:
         scheduler._refresh_now()
 
     def advance(self, seconds: float) -> None:
-        """Move the clock; what is due by then happens when the caller blocks next (or calls ``coro.yield_slice()``).
+        """Move the clock. What is due by then happens when the caller waits next (or calls ``coro.yield_slice()``).
 
-        Timers that are passed over strike all at once, in the order of their times. RuntimeError outside the block,
+        Timers that are passed over expire all at once, in the order of their times. RuntimeError outside the block,
         ValueError for a negative number: time never goes back.
         """
         if not self._active:
@@ -104,7 +105,7 @@ class virtual_clock:
         scheduler._refresh_now()
 
     def run_for(self, seconds: float) -> None:
-        """Move the clock by ``seconds`` from timer to timer, letting all threads run until they block before each step.
+        """Move the clock by ``seconds`` from timer to timer. Before each step, all threads run until they wait.
 
         A thread that sleeps a second in a loop runs ten times in ``run_for(10)``. Errors as for ``advance()``, and
         YieldFromMain outside a thread.

@@ -117,11 +117,12 @@ class _Waiter:
 
 
 def wait_all_blocked(cushion: float = 0.0) -> None:
-    """Wait until every other thread of the loop is blocked: nothing is runnable, and the kernel has no event for us.
+    """Wait until every other thread of the loop is blocked: no thread can run, and the kernel has no event for the
+    loop.
 
-    Sleeping threads and those that wait for a descriptor or a worker OS thread count as blocked. With ``cushion``, in
-    seconds of real time, nothing may have run for that long: for peers outside this process, whose answers take a
-    moment. Several threads may wait; all with the same cushion go on together.
+    Threads that sleep, or wait for a descriptor or a worker OS thread, count as blocked. With ``cushion``, in seconds
+    of real time, nothing may have run for that long. Use it for peers outside this process, whose answers take a
+    moment. Several threads may wait; those with the same cushion continue together.
 
     Raises YieldFromMain outside a thread, ValueError for a negative cushion.
     """

@@ -33,7 +33,7 @@ TURNS = 5
 
 
 class LeakError(AssertionError):
-    """Something was left behind. ``leaks`` lists what, as lines of text."""
+    """Something was left behind. ``leaks`` lists the things, as lines of text."""
 
     def __init__(self, leaks: list[str]) -> None:
         super().__init__(leaks)

@@ -60,11 +60,11 @@ def _show(what: event | None, state: bool) -> None:
 
 
 class memory_stream(Stream):
-    """One end of a ``stream_pair()``: has the calls of a connected stream ``sock`` that need no descriptor.
+    """One end of a ``stream_pair()``. It has the methods of a connected stream ``sock`` that need no descriptor.
 
-    Results and errors are those of ``coro.sock``: ClosedError on a closed stream and for who waits in it when it is
-    closed, SimultaneousError for a second reader, senders one after the other, ``bytes_sent`` on what ends a send,
-    ``oserrors.EPIPE`` when the other side is closed, ``oserrors.ECONNRESET`` (once) after its ``reset()``.
+    Results and errors are those of ``coro.sock``: ClosedError on a closed stream, and in threads that wait when it is
+    closed; SimultaneousError for a second reader; senders one after the other; ``bytes_sent`` on an exception that ends
+    a send; ``oserrors.EPIPE`` when the other side is closed; ``oserrors.ECONNRESET`` (once) after its ``reset()``.
     """
 
     def __init__(self, incoming: _Pipe, outgoing: _Pipe, name: str, peer: str) -> None:

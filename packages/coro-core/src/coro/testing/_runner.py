@@ -46,16 +46,16 @@ _C = TypeVar("_C", bound=Callable[..., Any])
 
 
 class TimeLimitExceeded(Interrupted):
-    """A test took longer than its time limit; raised inside it. Its text says where every thread was then, unless one
-    of them computed and had to be stopped by force."""
+    """A test took longer than its time limit; raised inside the test. The text says where every thread was then, unless
+    one of them computed and had to be stopped by force."""
 
     def __str__(self) -> str:
         return super().__str__() or "the test took longer than its limit, and this code would not wait for anything"
 
 
 class ThreadCrashed(AssertionError):
-    """A thread other than the test's was ended by an exception, which is the cause (``__cause__``) of this one. Its
-    text holds the tracebacks of all of them."""
+    """An exception ended a thread other than the test's. That exception is the cause (``__cause__``) of this one. The
+    text has the tracebacks of all such threads."""
 
 
 class Watch:

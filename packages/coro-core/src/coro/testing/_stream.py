@@ -22,7 +22,7 @@ _S = TypeVar("_S", bound="Stream")
 
 
 class Stream:
-    """What the streams of the test kit have in common. Not made by users."""
+    """The common base of the streams of the test kit. Users do not make it."""
 
     def __init__(self) -> None:
         self._back = b""  # read and given back, or peeked at: read before everything else

@@ -55,7 +55,7 @@ def _check_least(value: float, least: float, what: str) -> None:
 
 @dataclass(frozen=True)
 class delay:
-    """Sleep before each call: ``seconds``, and up to ``jitter`` seconds more by chance."""
+    """Sleep before each call: ``seconds``, and a random time of up to ``jitter`` seconds more."""
 
     seconds: float
     jitter: float = 0.0
@@ -85,11 +85,11 @@ class short:
 
 @dataclass(frozen=True)
 class cut:
-    """Break the connection, both ways, when ``after`` bytes have passed this side (with "both": either of them).
+    """Break the connection in both directions when ``after`` bytes have passed this side (with "both": either side).
 
-    ``how``: "eof", and receiving gives the end of the stream and sending ``oserrors.EPIPE``; or "reset", and both give
-    ``oserrors.ECONNRESET``. The peer sees the end or, where the wrapped stream can do it (a ``memory_stream``, a TCP
-    socket), the reset.
+    ``how``: with "eof", receiving returns the end of the stream, and sending raises ``oserrors.EPIPE``. With "reset",
+    both raise ``oserrors.ECONNRESET``. The peer sees the end, or the reset if the wrapped stream can do it (a
+    ``memory_stream``, a TCP socket).
     """
 
     after: int
@@ -105,8 +105,8 @@ class cut:
 
 @dataclass(frozen=True)
 class corrupt:
-    """Flip bits: those of ``mask`` in the bytes at the positions ``at`` (0 is the first that passes this side), and one
-    bit by chance in each other byte with ``probability``."""
+    """Flip bits: those of ``mask`` in the bytes at the positions ``at`` (0 is the first byte that passes this side),
+    and one random bit of each other byte with ``probability``."""
 
     at: tuple[int, ...] = ()
     probability: float = 0.0
@@ -124,8 +124,8 @@ class corrupt:
 
 @dataclass(frozen=True)
 class stall:
-    """Stop passing anything on when ``after`` bytes have passed this side: for ``seconds``, or (None) until the stream
-    is closed or the caller is interrupted."""
+    """Stop when ``after`` bytes have passed this side: for ``seconds``, or (None) until the stream is closed or the
+    caller is interrupted."""
 
     after: int = 0
     seconds: float | None = None
@@ -139,8 +139,8 @@ class stall:
 
 @dataclass(frozen=True)
 class fail:
-    """Raise ``error`` (an exception or its class, or a function that makes one) at call number ``call`` of this side,
-    the first is 1, instead of doing it; and at every ``every``-th call after that, if given."""
+    """Raise ``error`` (an exception, its class, or a function that makes one) instead of doing call number ``call`` of
+    this side; the first is 1. If ``every`` is given, do so at every ``every``-th call after that, too."""
 
     error: BaseException | type[BaseException] | Callable[[], BaseException]
     call: int = 1
