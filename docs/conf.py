@@ -24,6 +24,8 @@ release = coro.__version__
 extensions = ["sphinx.ext.autodoc", "changelog_fragments", "completeness"]
 exclude_patterns = ["_build"]
 
+# What has the colour of links; the theme has names of the reference in red, which says that something is wrong.
+GREEN = ("color-brand-primary", "color-brand-content", "color-api-name", "color-api-pre-name")
 html_theme = "furo"  # light and dark, and all it needs lies in the pages' own folder
 html_title = f"coro {release}"
 html_static_path = ["_static"]
@@ -31,9 +33,10 @@ html_css_files = ["manual.css"]
 html_theme_options = {
     "navigation_with_keys": True,
     # The green of the charts in docs/images/bench.
-    "light_css_variables": {"color-brand-primary": "#1f6f5c", "color-brand-content": "#1f6f5c"},
-    "dark_css_variables": {"color-brand-primary": "#63c7ae", "color-brand-content": "#63c7ae"},
+    "light_css_variables": dict.fromkeys(GREEN, "#1f6f5c"),
+    "dark_css_variables": dict.fromkeys(GREEN, "#63c7ae"),
 }
+pygments_dark_style = "github-dark"
 html_show_sphinx = False
 html_copy_source = False
 

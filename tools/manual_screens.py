@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 PAGES = ("index", "tutorial/echo", "basics/waiting", "reference/threads")
-SIZES = {"wide": "1400,1600", "narrow": "480,1200"}
+SIZES = {"wide": "1400,3200", "narrow": "480,1200"}
 # No name is resolved, so nothing is fetched.
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND")
 # The theme asks for what the reader has chosen before, and follows the system otherwise.

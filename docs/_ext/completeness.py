@@ -3,6 +3,9 @@
 Public is what stands in `__all__`; for `coro` itself together with the two names that are kept out of it so that a star
 import does not hide built-in exceptions. The opposite needs no code: autodoc warns about a name that is gone. Each
 package also has a page of text and one in the reference, named after it.
+
+It fails, too, where a public docstring has what only maintainers need: invariants, and designs that were rejected. These
+belong into comments.
 """
 
 from __future__ import annotations
@@ -44,6 +47,13 @@ def check(app: Sphinx, env: BuildEnvironment) -> None:
                 logger.warning("expected the page docs/%s.rst for the package %s, found none", page, package.name)
 
 
+def for_maintainers(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    for line in lines:
+        if line.strip().startswith(("Invariant:", "Invariants:")) or "Rejected:" in line:
+            logger.warning("%s: expected a docstring for users, got %r; make that a comment", name, line.strip())
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("env-check-consistency", check)
+    app.connect("autodoc-process-docstring", for_maintainers)
     return {"parallel_read_safe": True}

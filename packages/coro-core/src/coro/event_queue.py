@@ -26,11 +26,10 @@ _REMOVED: Any = object()
 
 
 class event_queue(Generic[V]):
-    """Values ordered by time, an int from 0 to 2**64 - 1; those of equal time come in the order of their insertion.
+    """Values ordered by time, an int from 0 to 2**64 - 1; those of equal time come in the order of their insertion."""
 
-    Invariants: the entry at the root of the heap is alive; the index names exactly the entries that are alive, those
-    of one key in order of insertion; no value of a removed entry is kept.
-    """
+    # Invariants: the entry at the root of the heap is alive; the index names exactly the entries that are alive, those
+    # of one key in order of insertion; no value of a removed entry is kept.
 
     __slots__ = ("_heap", "_index", "_length", "_serial")
 

@@ -426,16 +426,15 @@ cdef class sock(_receiver):
     ``WrongThreadError``. They raise ``ClosedError`` on a closed object, ``ClosedError(closer)`` when it is
     closed while they wait, and the classes of ``coro.oserrors`` for what the kernel reports.  An object that
     is collected closes its descriptor.
-
-    Invariants:
-
-    1. ``fd >= 0`` means that the descriptor is open and ours to close; it becomes -1 before close(2).
-    2. After every call that may switch, ``fd`` is looked at again before it is used.
-    3. ``reader``/``sender`` is set by a thread right before it waits and taken back by the same thread.
-    4. Whoever stops being ``sender`` hands over to the head of the queue in the same step: it is None
-       only while the queue is empty.
-    5. ``back`` is read before the kernel by everything that reads.
     """
+    # Invariants:
+    #
+    # 1. `fd >= 0` means that the descriptor is open and ours to close; it becomes -1 before close(2).
+    # 2. After every call that may switch, `fd` is looked at again before it is used.
+    # 3. `reader`/`sender` is set by a thread right before it waits and taken back by the same thread.
+    # 4. Whoever stops being `sender` hands over to the head of the queue in the same step: it is None only while the
+    #    queue is empty.
+    # 5. `back` is read before the kernel by everything that reads.
 
     # -- sending
 

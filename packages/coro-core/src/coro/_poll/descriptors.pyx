@@ -213,11 +213,9 @@ cdef class kevent_target:
     ``key`` names the registration, ``target`` is the waiting thread or the handler, ``flags`` the EV bits of
     the registration, ``status`` one of ``'NEW'``, ``'SUBMITTED'``, ``'FIRED'``, ``'ABORTED'``, ``index`` the
     place in a change list where the system has one, else -1.
-
-    Invariants: (1) state is SUBMITTED exactly while the target stands in ``FdPoller.targets`` or in a slot of
-    a descriptor; (2) a handler runs at most once at a time per registration, what happens meanwhile is added
-    up.
     """
+    # Invariants: (1) state is SUBMITTED exactly while the target stands in `FdPoller.targets` or in a slot of a
+    # descriptor; (2) a handler runs at most once at a time per registration, what happens meanwhile is added up.
 
     def __init__(self, *args, **kwargs):
         raise TypeError("kevent_target objects are made by wait_for() and set_handler(), not by hand")
