@@ -32,9 +32,9 @@ __all__ = [
 
 
 class Interrupted(BaseException):
-    """Something outside interrupted a blocked thread.
+    """Something outside interrupted a thread that waited.
 
-    While a timeout travels to its ``with_timeout`` it is an ``Interrupted`` whose ``args[0]`` is the timer that
+    While a timeout travels to its ``with_timeout``, it is an ``Interrupted`` whose ``args[0]`` is the timer that
     expired. Code that catches it for cleaning up has to raise it again. ``bytes_sent`` is set on an interruption that
     broke off a ``sendall``.
     """
@@ -50,11 +50,12 @@ class TimeoutError(Interrupted):
 
 
 class Shutdown(Interrupted):
-    """The thread was asked to end; leaving the thread's function with it is the normal, silent way to comply."""
+    """The thread was asked to end. A thread complies by letting this exception leave its function; nothing is reported
+    then."""
 
 
 class WakeUp(Exception):
-    """For users who want to wake a thread with an exception that means nothing else; never raised by coro."""
+    """For programs that want to wake a thread with an exception that means nothing else. coro never raises it."""
 
 
 class ScheduleError(Exception):
@@ -80,16 +81,16 @@ class NotStartedError(ScheduleError):
 
 
 class YieldFromMain(Exception):
-    """A blocking operation was tried outside any thread: without a loop, or in code that the loop itself runs."""
+    """A call that waits was made outside any thread: without a loop, or in code that the scheduler itself runs."""
 
 
 class WrongThreadError(Exception):
-    """The scheduler was used from an OS thread other than the one its loop runs in; only ``coro.post`` may be."""
+    """coro was used from an OS thread other than the one its loop runs in. Only ``coro.post`` may be used there."""
 
 
 class NoSwitchError(Exception):
-    """A blocking operation was tried where the thread must not be parked: inside ``coro.no_switch()``, or in a
-    finaliser or callback that the cyclic garbage collector runs."""
+    """A call that waits was made where the thread must not be suspended: inside ``coro.no_switch()``, or in a finaliser
+    or callback that the cyclic garbage collector runs."""
 
 
 class LoopError(Exception):
@@ -97,7 +98,7 @@ class LoopError(Exception):
 
 
 class StackSlotError(Exception):
-    """Stack slots cannot be had as asked for: after the first thread ran, or of an impossible number or size."""
+    """Stack slots cannot be made as asked: the first thread has run already, or the number or size is impossible."""
 
 
 class DeadlockError(Exception):
@@ -134,8 +135,8 @@ class SimultaneousError(Exception):
 
 
 class ChannelClosed(Exception):
-    """A value was put into a closed channel, or asked of a closed channel that has no value left. ``args[0]`` is a
-    sentence, ``args[1]`` the channel."""
+    """A value was put into a closed channel, or was to be taken from a closed channel that has none left. ``args[0]``
+    is a sentence, ``args[1]`` the channel."""
 
 
 class ClosedError(Exception):
@@ -150,7 +151,8 @@ class LockCycleWarning(RuntimeWarning):
 
 
 class LockError(Exception):
-    """A mutex or read-write lock was released by somebody who does not hold it."""
+    """A mutex or read-write lock was released by a thread that does not hold it, or a reader asked for the write
+    side."""
 
 
 class ResolverNameError(Exception):

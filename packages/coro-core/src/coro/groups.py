@@ -104,14 +104,14 @@ class _Child:
 class group:
     """``with coro.group() as g:`` ends when every thread started by ``g.spawn`` has ended.
 
-    ``limit`` is how many of them may run at once (None: any number); more are queued in the order in which they were
-    spawned.
+    ``limit`` is how many of them may run at once (None: any number). The others are queued in the order in which they
+    were spawned.
 
-    When a child fails, or the block raises, the other children and the block are shut down, and when all have ended
-    the failures leave as an ``ExceptionGroup`` (``BaseExceptionGroup`` if one is no ``Exception``), also when there is
-    only one.  A child's own ``Shutdown`` is no failure.  An interruption of the thread that owns the block (a timeout,
-    Shutdown), SystemExit, KeyboardInterrupt and the like shut the children down too and leave bare, once the children
-    have ended; failures of children then go to the exception notifier.
+    When a child fails, or the block raises, the other children and the block are shut down. When all have ended, the
+    failures leave as an ``ExceptionGroup``, even if there is only one (as a ``BaseExceptionGroup`` if one of them is no
+    ``Exception``).  A child's own ``Shutdown`` is no failure.  An interruption of the thread that owns the block (a
+    timeout, Shutdown), SystemExit, KeyboardInterrupt and the like shut the children down too.  They leave as they are,
+    in no group, once the children have ended; failures of children then go to the exception notifier.
 
     Raises TypeError or ValueError for an impossible limit; GroupError when the group is used twice, or left in another
     thread; what every blocking call raises outside a thread.
@@ -272,7 +272,7 @@ class group:
         return thread
 
     def wait_for_room(self) -> None:
-        """Block until ``spawn`` would start a thread at once, for loops that should not run ahead of their children.
+        """Wait until ``spawn`` would start a thread at once; for loops that should not run ahead of their children.
 
         Raises GroupError once the group is closing.
         """
@@ -288,9 +288,9 @@ class group:
             raise GroupError(f"there will be no room in {self!r}: it starts no more threads")
 
     def shutdown(self) -> None:
-        """Ask all children to end and close the group.  Does not block; the block's end waits for them.
+        """Ask all children to end, and close the group.  Does not wait; the end of the block does.
 
-        A child that calls it is asked too: Shutdown is raised in it at once.  WrongThreadError in another OS thread.
+        If a child calls it, Shutdown is raised in that child at once.  WrongThreadError in another OS thread.
         """
         self._close()
         me = scheduler.current()

@@ -271,12 +271,12 @@ def _tell(job: _Job) -> None:
 
 
 def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Run ``function(*args, **kwargs)`` in a worker OS thread; blocks the calling thread only.
+    """Run ``function(*args, **kwargs)`` in a worker OS thread. Only the calling thread waits.
 
-    Returns its result or raises its exception.  The function sees a copy of the caller's contextvars, and may
-    use nothing of coro but ``post``.  When the caller is interrupted it leaves at once; the function runs to
-    its end and its outcome is dropped.  A function that forks has no loop in the child, may run one there, and
-    ends the child when it ends: with code 0, that of a SystemExit, or 1 and a traceback for another exception.
+    Returns its result or raises its exception.  The function sees a copy of the caller's contextvars, and may use
+    nothing of coro but ``post``.  If the caller is interrupted, it leaves at once; the function runs to its end and its
+    outcome is dropped.  A function that forks has no loop in the child, may run one there, and ends the child when it
+    ends: with code 0, with that of a SystemExit, or with 1 and a traceback for another exception.
 
     Raises TypeError for something that cannot be called, YieldFromMain outside a thread.
     """
@@ -306,7 +306,8 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
 
 
 def set_max_workers(number: int) -> int:
-    """At most this many worker OS threads (default 16); surplus ones end when done.  Returns the old bound.
+    """Set how many worker OS threads there may be (default 16). Surplus workers end when they are done.  Returns the
+    old number.
 
     Raises ValueError for a number below 1, TypeError for something else than an int.
     """
@@ -319,7 +320,7 @@ def set_max_workers(number: int) -> int:
 
 
 def get_max_workers() -> int:
-    """The present bound on worker OS threads."""
+    """How many worker OS threads there may be."""
     return _pool.most
 
 

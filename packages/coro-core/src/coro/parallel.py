@@ -81,7 +81,7 @@ def in_parallel(
 ) -> list[Any]:
     """Call each function of ``[(function, args), ...]`` in a thread of its own; block until all have ended.
 
-    Returns the results in the order of the list; ``[]`` for an empty one, without blocking.  Raises InParallelError
+    Returns the results in the order of the list; ``[]`` for an empty list, without waiting.  Raises InParallelError
     when any call failed (every exception counts, Shutdown too), TypeError when an entry is no such pair.  A caller that
     is interrupted leaves at once; the calls go on by themselves, or are asked to end if ``shutdown`` is true.  What
     they raise after that goes to the exception notifier.
@@ -166,10 +166,11 @@ def parallel_map(
 ) -> list[_T]:
     """Like ``list(map(function, iterable, *more))``, with every call in a thread of its own.
 
-    At most ``limit`` of them run at once (None: all), and the iterables are advanced no faster than that, in the
-    calling thread.  Returns the results in order.  When a call or an iterable fails the others are shut down, and the
-    failures leave as an ExceptionGroup; an interruption of the caller leaves bare, and no thread is left behind either
-    way.  A call that was shut down by others counts as failed.  TypeError or ValueError for an impossible ``limit``.
+    At most ``limit`` of them run at once (None: all). The iterables are advanced in the calling thread, and no faster
+    than the calls are made.  Returns the results in order.  When a call or an iterable fails, the others are shut down,
+    and the failures leave as an ExceptionGroup.  An interruption of the caller leaves as it is.  No thread is left
+    behind either way.  A call that other code has shut down counts as failed.  TypeError or ValueError for an
+    impossible ``limit``.
     """
     if not callable(function):
         raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")

@@ -141,7 +141,7 @@ cdef object filter_name(int filter):
 
 
 cdef class py_kevent:
-    """What happened.  Read-only; made by wait_for() and for handlers.
+    """What happened.  ``wait_for()`` returns one, and handlers get one.  Read-only.
 
     ``ident`` and ``filter`` say to what (``EVFILT``); ``flags`` are ``EV`` bits (``EV.EOF``: the peer ended
     or the descriptor has an error; ``EV.ERROR``: the event could not be had, ``data`` is the errno);
@@ -208,7 +208,7 @@ cdef kevent_key new_key(int filter, object ident):
 
 
 cdef class kevent_target:
-    """Who is told about an event: one entry of ``event_map``.
+    """The thread or handler that waits for an event: one entry of ``event_map``.
 
     ``key`` names the registration, ``target`` is the waiting thread or the handler, ``flags`` the EV bits of
     the registration, ``status`` one of ``'NEW'``, ``'SUBMITTED'``, ``'FIRED'``, ``'ABORTED'``, ``index`` the

@@ -673,7 +673,7 @@ cdef EventPoller event_poller():
 # -- The public functions ----------------------------------------------------------------------------
 
 def wait_for(ident, filter, fflags=0, data=0):
-    """Block until an event happens, once.
+    """Wait until an event happens, once.
 
     ident: what it is about: for READ, WRITE, EXCEPT and VNODE a descriptor (or an object with ``fileno()``),
     for PROC a process number, for SIGNAL a signal number, for TIMER any integer.
@@ -684,7 +684,7 @@ def wait_for(ident, filter, fflags=0, data=0):
     Returns a py_kevent.  Its ``data`` is the wait status for PROC (the child is not reaped), the number of
     arrivals for SIGNAL, of expirations for TIMER; ``fflags`` says what happened to a VNODE; ``flags`` has
     ``EV.EOF`` when a descriptor's other side has ended or it has an error (SO_ERROR tells which).  A regular
-    file is always ready. A signal is caught only while somebody waits for it: use set_handler() to miss none.
+    file is always ready. A signal is caught only while a thread waits for it: use set_handler() to miss none.
 
     Raises SimultaneousError when that event has a waiter or a handler already; ClosedError when the
     descriptor is closed meanwhile; an oserrors class when the kernel refuses (ESRCH: no such process, ECHILD:
@@ -707,8 +707,7 @@ def set_handler(event, handler, flags=EV_ADD | EV_ONESHOT, fflags=0, data=0):
     reported then.  ``EV.DELETE`` is remove_handler().
     fflags, data: as for wait_for(); without ``EV.ONESHOT`` a TIMER is periodic.
 
-    Never blocks.  A registered handler keeps the loop from calling a standstill a deadlock, but not from
-    ending.
+    Never waits.  While a handler is registered, a standstill is not called a deadlock; but the loop may end.
 
     Raises TypeError when the handler cannot be called or the event is not a pair; ValueError for flags or
     arguments that do not fit; SimultaneousError when the event has a waiter or handler; an oserrors class
@@ -727,7 +726,7 @@ def set_handler(event, handler, flags=EV_ADD | EV_ONESHOT, fflags=0, data=0):
 
 
 def remove_handler(event):
-    """End a handler's registration; a call of it that has begun goes on.
+    """End the registration of a handler. A call of it that has begun goes on.
 
     event: ``(ident, filter)`` as given to set_handler().
 
@@ -786,7 +785,7 @@ cdef dict snapshot():
 cdef class EventMap:
     """Read-only mapping of everything awaited now: ``{kevent_key: kevent_target}``.
 
-    Always up to date; each look at it walks the table of descriptors, which is made for people and tests.
+    It is always up to date. Each look at it walks the table of descriptors, so use it for debugging and in tests.
     """
 
     def __getitem__(self, key):

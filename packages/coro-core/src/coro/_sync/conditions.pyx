@@ -36,7 +36,7 @@ cdef enum:
 
 
 cdef class condition_variable(Primitive):
-    """Threads wait, others wake them. It has no lock and no memory: a wake-up with nobody waiting is lost.
+    """Threads wait, and other threads wake them. It has no lock and no memory: a wake-up is lost if no thread waits.
 
     ``len(c)`` is the number of threads that wait."""
 
@@ -79,7 +79,7 @@ cdef class condition_variable(Primitive):
         return n
 
     def wake_all(self, args=()):
-        """Wake everybody who waits now; their wait() returns ``args``."""
+        """Wake all threads that wait now; their wait() returns ``args``."""
         cdef waiter *w
         whoever()
         if self.line.count == 0:
@@ -91,8 +91,8 @@ cdef class condition_variable(Primitive):
                 self.woken += 1
 
     def raise_all(self, exc):
-        """Interrupt everybody who waits now: their wait() raises ``exc`` (class or instance). TypeError when it is not
-        an exception."""
+        """Interrupt all threads that wait now: their wait() raises ``exc`` (class or instance). TypeError when it is
+        not an exception."""
         whoever()
         if not isinstance(exc, BaseException) and not (isinstance(exc, type) and issubclass(exc, BaseException)):
             raise TypeError(f"expected an exception class or instance to raise, not {exc!r}")
@@ -148,8 +148,8 @@ cdef class inverted_semaphore(Counted):
         return 0
 
     def release(self, n=1):
-        """Take ``n`` from the count; never waits. When that makes it 0, everybody waiting is let go. TypeError when
-        ``n`` is not an int, ValueError when it is negative or more than the count."""
+        """Take ``n`` from the count; never waits. When that makes it 0, all waiting threads go on. TypeError when ``n``
+        is not an int, ValueError when it is negative or more than the count."""
         self.subtract(units_of(n, "the amount to subtract"))
 
     cdef int subtract(self, Py_ssize_t units) except -1:
@@ -211,17 +211,17 @@ cdef class inverted_semaphore(Counted):
 
 
 cdef class event(Primitive):
-    """Something that has happened or not. ``set()`` lets everybody go who waits; ``clear()`` makes it not have
+    """Something that has happened or not. ``set()`` lets all waiting threads go on; ``clear()`` makes it not have
     happened.
 
-    Who was let go stays so, even when the event is cleared before the thread has run."""
+    A thread that ``set()`` has let go stays so, even if the event is cleared before the thread has run."""
 
     def is_set(self):
-        """Has it happened?"""
+        """Whether it has happened."""
         return self.on
 
     def set(self):
-        """It has happened: whoever waits goes on, and nobody waits any more."""
+        """Say that it has happened: threads that wait go on, and ``wait()`` returns at once from now on."""
         whoever()
         self.on = True
         self.advance()
@@ -263,15 +263,15 @@ cdef class event(Primitive):
 
 
 cdef class latch(Primitive):
-    """Opens for good when it has been counted down ``count`` times (int >= 0, default 1). ``missing`` is how many times
-    are left."""
+    """Opens for good when it has been counted down ``count`` times (int >= 0, default 1). ``missing`` is how many are
+    left."""
 
     def __cinit__(self, count=1):
         self.missing = units_of(count, "the count")
 
     def count_down(self, n=1):
-        """Count down by ``n``; at 0 everybody waiting is let go, and nobody waits any more. Further calls change
-        nothing. TypeError or ValueError when ``n`` is not an int >= 0."""
+        """Count down by ``n``. At 0 all waiting threads go on, and ``wait()`` returns at once from then on. Calls after
+        that change nothing. TypeError or ValueError when ``n`` is not an int >= 0."""
         cdef Py_ssize_t units = units_of(n, "the amount to count down")
         whoever()
         self.missing -= min(units, self.missing)
@@ -279,7 +279,7 @@ cdef class latch(Primitive):
 
     @property
     def is_open(self):
-        """Has it been counted down to 0?"""
+        """Whether it has been counted down to 0."""
         return self.missing == 0
 
     def wait(self):
@@ -314,7 +314,7 @@ cdef class latch(Primitive):
 
 
 cdef class barrier(Primitive):
-    """Lets ``parties`` threads (int >= 1) go on together: each waits until as many have come. Then it begins anew.
+    """Lets ``parties`` threads (int >= 1) go on together: each waits until as many have come. Then it starts over.
 
     A thread that is interrupted while it waits counts as not having come."""
 

@@ -39,8 +39,9 @@ cdef extern from "Python.h":
 
 
 cdef class ThreadLocal:
-    """Attributes with a value per thread. Set ``local.x = 1`` in one thread and no other sees it; the values vanish
-    with their thread. Code outside any thread (main, other OS threads) has values of its own, one set per OS thread.
+    """Attributes with a value for each thread. If one thread sets ``local.x = 1``, no other sees it. The values vanish
+    with their thread. Code outside any thread (the scheduler, other OS threads) has values of its own, one set for each
+    OS thread.
 
     Reading or deleting what the thread has not set is an AttributeError. ``local.__dict__`` shows the thread's values.
     A subclass may define ``__init__``: it runs again, with the same arguments, in every thread that uses the object.

@@ -77,7 +77,7 @@ cdef object thread_or_caller(object thread):
 
 
 cdef class mutex(Primitive):
-    """A lock that one thread at a time holds, and may lock again as often as it likes (it unlocks as often).
+    """A lock that one thread at a time holds. That thread may lock it again, and has to unlock it as often.
 
     ``owner`` is the thread that holds it, or None; ``len(m)`` the number of threads that wait. ``with m:`` locks and
     unlocks."""
@@ -173,11 +173,11 @@ cdef class mutex(Primitive):
         return 0
 
     def locked(self):
-        """Does anybody hold it?"""
+        """Whether a thread holds it."""
         return self.owner is not None
 
     def has_lock(self, thread=None):
-        """Does the thread (default: the caller) hold it? TypeError when it is not a thread."""
+        """Whether the thread (default: the caller) holds it. TypeError when it is not a thread."""
         return self.owner is not None and self.owner is thread_or_caller(thread)
 
     @property
@@ -220,9 +220,9 @@ cdef class mutex(Primitive):
 cdef class rw_lock(Primitive):
     """A lock for many readers or one writer; waiting writers go before readers.
 
-    A thread that holds it for reading may read-lock it again at once, whoever waits; a thread that holds it for writing
-    may lock it again either way. Becoming a writer while one is a reader is refused, since two threads that try it
-    would wait for each other. Whoever unlocks the write side while still reading goes on as a reader.
+    A thread that holds it for reading may read-lock it again at once, even if others wait. A thread that holds it for
+    writing may lock it again either way. A reader cannot become a writer, since two threads that tried would wait for
+    each other. A thread that unlocks the write side while it is still reading goes on as a reader.
 
     ``owner`` is the thread that writes, or None; ``with lock.read():`` and ``with lock.write():`` lock and unlock."""
 
@@ -371,7 +371,7 @@ cdef class rw_lock(Primitive):
 
     @property
     def owners(self):
-        """Everybody who holds it: the writer, or the readers."""
+        """All threads that hold it: the writer, or the readers."""
         return tuple(self.readers) if self.owner is None else (self.owner,)
 
     @property
@@ -426,9 +426,9 @@ cdef class hold:
 cdef class semaphore(Counted):
     """A number of units that threads take and give back, first come first served.
 
-    ``value`` is how many there are at first (int >= 0). Whoever asks for many units is not overtaken by those who ask
-    for few. ``avail`` (and ``int(s)``) is the number to be had now; units booked for a thread that was woken and has
-    not run are gone from it. ``with s:`` takes one unit and gives it back."""
+    ``value`` is how many there are at first (int >= 0). A request for many units is not overtaken by requests for few.
+    ``avail`` (and ``int(s)``) is the number that can be taken now; units reserved for a thread that was woken and has
+    not run yet are not among them. ``with s:`` takes one unit and gives it back."""
 
     def __cinit__(self, value):
         self.avail = units_of(value, "the number of units")

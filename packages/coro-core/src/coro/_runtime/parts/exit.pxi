@@ -43,8 +43,8 @@ cdef Py_ssize_t n_awaited():
 def set_exit(exit_code=0, *, grace=5.0):
     """Ask the running loop to end with ``SystemExit(exit_code)``.
 
-    Every thread gets Shutdown and has ``grace`` seconds to end; after that every blocking call raises Shutdown at once,
-    and threads that still do not end are given up. The grace period is over early when nothing is runnable and nobody
+    Every thread gets Shutdown and has ``grace`` seconds to end. After that every call that waits raises Shutdown at
+    once, and threads that still do not end are given up. The time is over early when no thread is runnable and none
     waits for a descriptor or a worker, or in a ``coro.shield``; 0 skips it. TypeError or ValueError when ``grace`` is
     not a number of seconds >= 0."""
     global exit_wanted, wanted_code, exit_grace
@@ -80,7 +80,7 @@ def _discard_exit():
 
 
 def coro_is_running():
-    """Is an event loop running in this process (be it in a thread or in main)?"""
+    """Whether an event loop is running in this process."""
     return loop_ts != NULL
 
 
@@ -94,7 +94,7 @@ def _in_loop_os_thread():
 
 
 def set_deadlock(mode):
-    """What to do when every counted thread is blocked and nothing can wake one: 'raise' DeadlockError (the default) or
+    """Set what to do when every counted thread waits and nothing can wake one: 'raise' DeadlockError (the default) or
     'wait' for ever. Returns the mode set before; ValueError for anything else."""
     global deadlock_waits
     before = "wait" if deadlock_waits else "raise"

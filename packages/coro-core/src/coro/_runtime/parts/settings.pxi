@@ -2,7 +2,7 @@
 
 def set_latency_warning(factor):
     """Warn of threads that hold the CPU for more than ``factor`` times 0.2 seconds; 0 never warns. Returns the factor
-    set before. TypeError unless int, ValueError outside 0..300."""
+    set before. TypeError unless it is an int, ValueError outside 0..300."""
     global latency_factor, latency_limit
     cdef int before = latency_factor
     if not isinstance(factor, int) or isinstance(factor, bool):
@@ -15,8 +15,8 @@ def set_latency_warning(factor):
 
 
 def set_selfishness(number):
-    """How many socket operations in a row threads made from now on may do without waiting before others run. TypeError
-    unless int, ValueError outside 1..32768."""
+    """Set how many socket operations in a row may succeed at once before a thread lets others run, for threads made
+    from now on. TypeError unless it is an int, ValueError outside 1..32768."""
     global selfish_default
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"expected an int from 1 to 32768, not {number!r}")
@@ -28,9 +28,9 @@ def set_selfishness(number):
 def set_stack_slots(number, size=None):
     """Use ``number`` stack slots of ``size`` bytes each (default: as before; 4 MiB, 1 MiB on 32-bit machines).
 
-    One slot per thread that is busy at the same time avoids copying; more threads share slots. Address space is taken
-    for all of it, memory only where stacks reach. TypeError unless ints; StackSlotError after the first thread ran,
-    or when that many slots of that size cannot be had."""
+    With a slot for each thread that is busy at the same time, no stack is copied; more threads share slots. Address
+    space is taken for all slots, memory only as far as stacks reach. TypeError unless both are ints; StackSlotError
+    after the first thread has run, or when that many slots of that size cannot be had."""
     global slots_wanted, slot_size_wanted
     if size is None:
         size = slot_size_wanted

@@ -88,7 +88,8 @@ cdef class coro:
 
     @property
     def waiting_for(self):
-        """What a suspended thread waits for, as (kind, object): ('read', 5), ('join', <thread>), … or None."""
+        """What a suspended thread waits for, as (kind, object): ('read', 5), ('join', <thread>), …; None if it does not
+        wait."""
         if not self.link.flags & STARTED or self.link.flags & (DEAD | SCHEDULED) or running == <PyObject *>self:
             return None
         if self.kind == WAIT_READ or self.kind == WAIT_WRITE:
@@ -97,8 +98,8 @@ cdef class coro:
 
     @property
     def stack_size(self):
-        """Sizes of the saved stack in bytes, as (uncompressed, kept); (0, 0) while it is in its slot or there is
-        none."""
+        """Sizes of the saved stack in bytes, as (uncompressed, kept). (0, 0) while the stack is in its slot, or there
+        is none."""
         return self.stack.size, (self.stack.packed if self.stack.packed else self.stack.size)
 
     @property
@@ -117,8 +118,8 @@ cdef class coro:
         return f"<coro thread {self.number} {shown_name(self)} {state_of(self)}>"
 
     def get_frame(self):
-        """The innermost Python frame: of the caller for the running thread, where it is parked for a suspended one;
-        None for one that has not run, is dead, or runs no Python function."""
+        """The innermost Python frame. For the running thread that is the caller's frame, for a suspended thread the one
+        where it waits. None for a thread that has not run, is dead, or runs no Python function."""
         check_os_thread()
         if running == <PyObject *>self:
             return sys._getframe()
@@ -152,7 +153,7 @@ cdef class coro:
     # -- acting
 
     def start(self):
-        """Schedule the thread for the first time.
+        """Put a thread made by ``coro.new`` into the run queue.
 
         ScheduleError when it was started or scheduled before, DeadCoroutine when it was cancelled, LoopError while the
         loop ends, WrongThreadError outside the loop's OS thread."""
@@ -164,21 +165,21 @@ cdef class coro:
         start_thread(self)
 
     def schedule(self, value=None):
-        """Make the thread runnable; its ``_yield()`` (or whatever it is blocked in) returns ``value``.
+        """Make the thread runnable. The ``_yield()`` in which it waits returns ``value``.
 
-        A thread that has not run is started, the value being ignored. ScheduleError when it is scheduled already or is
-        the running one, DeadCoroutine when it has ended."""
+        A thread that has not run is started, and the value is ignored. ScheduleError when it is scheduled already or is
+        the running thread, DeadCoroutine when it has ended."""
         check_os_thread()
         schedule_thread(self, value)
 
     def raise_exception(self, the_exception, force=True, cancel_start=False):
-        """Interrupt the thread: it raises ``the_exception`` (class or instance) where it is suspended.
+        """Interrupt the thread: ``the_exception`` (class or instance) is raised where it waits.
 
-        Shutdown is delivered before anything else; other exceptions one per suspension, in the order sent. With
-        ``force`` a thread that is scheduled already raises it instead of getting its wake-up value; without, that is a
-        ScheduleError. A thread that has not run gives NotStartedError, unless ``cancel_start``: then it is cancelled
-        and never runs. DeadCoroutine when it has ended; ScheduleError for the running thread; TypeError when it is not
-        an exception."""
+        Shutdown comes before anything else; other exceptions come one at each wait, in the order in which they were
+        sent. If the thread is scheduled already, the exception replaces the value it would have got; with
+        ``force=False`` that is a ScheduleError. A thread that has not run is a NotStartedError; with ``cancel_start``
+        it is cancelled and never runs. DeadCoroutine when it has ended; ScheduleError for the running thread; TypeError
+        when ``the_exception`` is not an exception."""
         check_os_thread()
         if not (PyExceptionClass_Check(<PyObject *>the_exception)
                 or PyExceptionInstance_Check(<PyObject *>the_exception)):
@@ -197,8 +198,8 @@ cdef class coro:
         send_exception(self, the_exception)
 
     def shutdown(self):
-        """Ask the thread to end: Shutdown is raised where it is suspended; one that has not run is cancelled. Does
-        nothing to a dead thread. On the running thread Shutdown is raised at once."""
+        """Ask the thread to end: Shutdown is raised where it waits. A thread that has not run is cancelled. Does
+        nothing to a dead thread. In the running thread Shutdown is raised at once."""
         check_os_thread()
         if self.link.flags & DEAD:
             return
@@ -243,8 +244,8 @@ cdef class coro:
             remove_joiner(self, me)
 
     def set_max_selfish_acts(self, maximum):
-        """How many socket operations in a row may succeed without waiting before the thread lets others run; returns
-        the previous number. ValueError unless 1..32768."""
+        """Set how many socket operations in a row may succeed at once before the thread lets others run. Returns the
+        previous number. TypeError unless it is an int, ValueError outside 1..32768."""
         cdef int before = self.selfish_most
         if not isinstance(maximum, int) or isinstance(maximum, bool):
             raise TypeError(f"expected an int from 1 to 32768, not {maximum!r}")
