@@ -2,8 +2,8 @@
 
 Style is ruff's, with the settings in the root's pyproject.toml; of Cython, C and assembly it is only the length of
 lines, see lines.py. Types are mypy's: of each package the folder `src` and, if there is one, `bench`; of the tools
-those that are typed. mypy cannot look for packages by itself, so it is given their folders here; `mypy` alone has
-nothing to check. A minute the first time, some seconds after that.
+those that are typed, and the larger programs of the manual. mypy cannot look for packages by itself, so it is given
+their folders here; `mypy` alone has nothing to check. A minute the first time, some seconds after that.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ def mypy_arguments(root: Path = ROOT) -> tuple[list[str], dict[str, str]]:
     typed, sources = packages.typed(root)
     builders = [package / "hatch_build.py" for package in packages.packages(root)]
     found = [*typed, *(path for path in builders if path.exists()), *(root / tool for tool in TOOLS)]
+    # The programs of the manual, each in a folder of its own with its test; not those for other libraries.
+    programs = sorted(path for path in (root / "docs/examples").glob("*/*.py") if not path.stem.endswith("_gevent"))
+    found += programs
     # What the benchmarks of packages import from those of the tools.
-    sources = [root / "tools" / "bench" / "workloads", *sources]
+    sources = [root / "tools" / "bench" / "workloads", *dict.fromkeys(path.parent for path in programs), *sources]
     return [str(path.relative_to(root)) for path in found], {"MYPYPATH": os.pathsep.join(map(str, sources))}
 
 

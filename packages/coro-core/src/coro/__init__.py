@@ -136,7 +136,7 @@ from coro.exceptions import (
     WrongThreadError,
     YieldFromMain,
 )
-from coro.exceptions import ResolverNameError as NameError  # noqa: F401 - not in __all__, see there
+from coro.exceptions import ResolverNameError as _ResolverNameError
 from coro.exceptions import TimeoutError as TimeoutError
 from coro.file_watcher import watch
 from coro.files import (
@@ -168,6 +168,8 @@ _other_distribution.warn(__path__)
 # Set to False before event_loop() to leave SIGINT and SIGTERM alone.
 install_signal_handlers = True
 exception_notifier = default_exception_notifier
+# An assignment, because type checkers take an import under another name for a private one.
+NameError = _ResolverNameError
 event_key = kevent_key
 P = print_stderr
 W = write_stderr
