@@ -55,6 +55,17 @@ def in_jumping_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     return test
 
 
+def in_jumping_run(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for tests that leave threads running, or whose threads fail; a test that hangs fails as well."""
+
+    @functools.wraps(function)
+    def test(**fixtures: Any) -> None:
+        with testing.virtual_clock(autojump=0.05):
+            coro.run(coro.with_timeout, 1e6, function, **fixtures)
+
+    return test
+
+
 def until(condition: Callable[[], object]) -> None:
     """Let the others run until it is so."""
     while not condition():

@@ -32,6 +32,9 @@ NOT_CALLED = {
     "MAX_LIO": "a number",
     "SUCCESS": "a string",
     "FAILURE": "a string",
+    "ALL_COMPLETED": "a string",
+    "FIRST_COMPLETED": "a string",
+    "FIRST_EXCEPTION": "a string",
     "UNAME": "a string",
     "tick_update_interval": "a number",
     "sigterm_handler": "ends the loop, whatever the arguments",
@@ -52,7 +55,7 @@ coro.set_print_exit_string(False)
 EXPECTED = (
     TypeError, ValueError, OverflowError, KeyError, OSError, AssertionError, BufferError,
     coro.Interrupted, coro.ScheduleError, coro.YieldFromMain, coro.WrongThreadError, coro.NoSwitchError, coro.LoopError,
-    coro.ClosedError, coro.SimultaneousError, coro.StackSlotError, coro.NameError,
+    coro.ClosedError, coro.SimultaneousError, coro.StackSlotError, coro.NameError, coro.CancelledError,
     coro.lio_listio_error, ExceptionGroup,
 )
 SILENT = (coro.Interrupted, coro.ClosedError)  # may come without a text

@@ -34,7 +34,8 @@ ORDER = """
     capi
     _sync
     _introspection
-    groups parallel signal_handler servers process files event_queue lru limits read_stream locksmith gc_monitor
+    groups outcomes parallel signal_handler servers process files event_queue lru limits
+    read_stream locksmith gc_monitor
     asyncio_bridge log microthreads profiler print_profile file_watcher emulation
     _entry
     prefork

@@ -91,6 +91,7 @@ from coro._runtime.scheduler import (
     get_live_coros,
     get_stack_slots,
     get_thread_by_id,
+    move_on_after,
     new,
     no_switch,
     post,
@@ -102,6 +103,7 @@ from coro._runtime.scheduler import (
     set_selfishness,
     set_stack_slots,
     shield,
+    sleep,
     sleep_absolute,
     sleep_relative,
     spawn,
@@ -118,6 +120,7 @@ from coro.emulation import install as install_thread_emulation
 from coro.emulation import uninstall as uninstall_thread_emulation
 from coro.event_queue import event_queue
 from coro.exceptions import (
+    CancelledError,
     ChannelClosed,
     ClosedError,
     DeadCoroutine,
@@ -152,6 +155,7 @@ from coro.files import (
 )
 from coro.groups import group
 from coro.offload import in_thread
+from coro.outcomes import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, WaitResult, as_completed, wait
 from coro.parallel import FAILURE, SUCCESS, InParallelError, in_parallel, parallel_map
 from coro.prefork import prefork
 from coro.process import waitpid
@@ -202,6 +206,7 @@ if _typing.TYPE_CHECKING:
     from coro import microthreads as microthreads
     from coro import offload as offload
     from coro import optional as optional
+    from coro import outcomes as outcomes
     from coro import parallel as parallel
     from coro import print_profile as print_profile
     from coro import process as process
@@ -245,10 +250,13 @@ else:
 # `TimeoutError` and `NameError` are attributes but not in this list: a star import must not hide the built-in ones.
 __all__ = [
     "AF",
+    "ALL_COMPLETED",
     "EFILT",
     "EV",
     "EVFILT",
     "FAILURE",
+    "FIRST_COMPLETED",
+    "FIRST_EXCEPTION",
     "MAX_AIO_SIZE",
     "MAX_LIO",
     "MSG",
@@ -262,6 +270,7 @@ __all__ = [
     "SUCCESS",
     "UNAME",
     "W",
+    "CancelledError",
     "ChannelClosed",
     "ClosedError",
     "DeadCoroutine",
@@ -285,6 +294,7 @@ __all__ = [
     "ThreadMemory",
     "WaitEdge",
     "WaitGraph",
+    "WaitResult",
     "WaitTarget",
     "WaitingThread",
     "WakeUp",
@@ -298,6 +308,7 @@ __all__ = [
     "aio_stats",
     "aio_write",
     "all_threads",
+    "as_completed",
     "barrier",
     "bench",
     "case",
@@ -351,6 +362,7 @@ __all__ = [
     "many_lio_writes",
     "memory",
     "microseconds",
+    "move_on_after",
     "mutex",
     "new",
     "new_profiler",
@@ -387,6 +399,7 @@ __all__ = [
     "shield",
     "signalfd_handler",
     "sigterm_handler",
+    "sleep",
     "sleep_absolute",
     "sleep_relative",
     "sock",
@@ -409,6 +422,7 @@ __all__ = [
     "uninstall_thread_emulation",
     "unix_sock",
     "update_time_relation",
+    "wait",
     "wait_for",
     "wait_graph",
     "waitpid",

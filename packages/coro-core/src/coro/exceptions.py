@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "CancelledError",
     "ChannelClosed",
     "ClosedError",
     "DeadCoroutine",
@@ -78,6 +79,21 @@ class NotStartedError(ScheduleError):
     """An exception was sent to a thread that has not run yet. ``args[0]`` is the thread."""
 
     _why = "has not run yet, so nothing in it can catch an exception; pass cancel_start=True to cancel it"
+
+
+class CancelledError(Exception):
+    """``thread.get()`` found that the thread has neither a result nor an error of its own: it was shut down, or
+    cancelled before it ran. ``args[0]`` is the thread; the cause is its Shutdown, if there was one.
+
+    An Exception like the class of this name in concurrent.futures; asyncio's is what ``Shutdown`` is here.
+    """
+
+    def __init__(self, thread: Any, why: str = "was shut down") -> None:
+        super().__init__(thread)
+        self._why = why
+
+    def __str__(self) -> str:
+        return f"{self.args[0]!r} {self._why}, so there is no result; look at its `dead` and `exception` first"
 
 
 class YieldFromMain(Exception):

@@ -90,6 +90,7 @@ class _Child:
             # Without this frame: it would hold the arguments for as long as somebody keeps the exception.
             if e.__traceback__ is not None and e.__traceback__.tb_next is not None:
                 e.__traceback__ = e.__traceback__.tb_next
+            scheduler._note_failure(e)
             group._fail(e)
         finally:
             group._leave(me)
@@ -243,10 +244,11 @@ class group:
     ) -> scheduler.coro:
         """Start a thread of the group that calls ``function(*args, **kwargs)``; returns it and never switches.
 
-        When ``limit`` children run already it is queued, and starts when one of them has ended.  Every thread of the
-        loop may call this while the group is open: children can spawn siblings.  ``thread_name`` as for
-        ``coro.spawn``; ``daemon`` defaults to what the group's owner is.  A failed child's exception is in the group's
-        ExceptionGroup, not in its ``exception`` attribute; its value is its ``result``.
+        When ``limit`` children run already it is queued, and starts when one of them has ended. Every thread of the
+        loop may call this while the group is open: children can spawn siblings. ``thread_name`` as for ``coro.spawn``;
+        ``daemon`` defaults to what the group's owner is. What a child returns is its ``result``, a failed child's
+        exception its ``exception``, as of every thread; the group raises the failure as well, and the notifier does not
+        hear of it.
 
         Raises GroupError before the block and once the group is closing (a failure, an interruption, ``shutdown``, or
         all children have ended after the block); TypeError for something that cannot be called; LoopError while the

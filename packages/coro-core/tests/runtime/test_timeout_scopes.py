@@ -3,6 +3,7 @@
 Most tests use a clock that moves only when told; the few that measure real time use milliseconds.
 """
 
+import contextlib
 import socket
 import time
 import weakref
@@ -27,6 +28,139 @@ def later(seconds):
     advance(seconds)
     coro.yield_slice()
     coro.yield_slice()
+
+
+# -------------------------------------------------------------------------------- coro.move_on_after
+
+
+def test_a_limit_that_does_not_raise(clock):
+    log = []
+
+    def victim():
+        with coro.move_on_after(1) as scope:
+            coro._yield()
+            log.append("not reached")
+        assert scope.expired
+        with scope:  # may be used again
+            log.append("in time")
+        assert not scope.expired
+        with pytest.raises(KeyError), scope:
+            raise KeyError
+        assert not scope.expired
+
+    def main():
+        t = coro.spawn(victim)
+        coro.yield_slice()
+        later(2)
+        t.get()
+        assert log == ["in time"]
+
+    coro.run(main)
+
+
+@pytest.mark.parametrize("inner, outer", [("timeout", "move_on_after"), ("move_on_after", "timeout")])
+def test_nested_limits_of_both_kinds(clock, inner, outer):
+    def victim(first, second):
+        with pytest.raises(coro.TimeoutError) if "timeout" in reached(first, second) else contextlib.nullcontext():
+            with getattr(coro, outer)(second) as out, getattr(coro, inner)(first) as within:
+                coro._yield()
+        assert (within.expired, out.expired) == (first < second, second < first)
+
+    def reached(first, second):
+        return [inner if first < second else outer]
+
+    def main():
+        for limits in ((1, 2), (2, 1)):
+            t = coro.spawn(victim, *limits)
+            coro.yield_slice()
+            later(1.5)
+            t.get()
+
+    coro.run(main)
+
+
+def test_a_shutdown_goes_through_a_limit_that_does_not_raise(clock):
+    def victim():
+        with coro.move_on_after(1) as scope:
+            scopes.append(scope)
+            coro._yield()
+
+    scopes = []
+
+    def main():
+        t = coro.spawn(victim)
+        coro.yield_slice()
+        t.shutdown()
+        t.join()
+        assert isinstance(t.exception, coro.Shutdown)
+        assert not scopes[0].expired
+
+    coro.run(main)
+
+
+def test_a_generator_carries_a_limit_that_does_not_raise(clock):
+    def numbers():
+        with coro.move_on_after(1) as scope:
+            scopes.append(scope)
+            while True:
+                yield 1
+
+    scopes = []
+
+    def main():
+        g = numbers()
+        next(g)
+        advance(2)
+        with pytest.raises(coro.Interrupted) as info:  # strikes where the thread waits, outside of the block
+            later(0)
+        with pytest.raises(StopIteration):
+            g.throw(info.value)
+        assert scopes[0].expired
+        g = numbers()
+        next(g)
+        g.close()
+        later(2)
+        coro.yield_slice()  # closing it has ended the limit
+        assert not scopes[1].expired
+
+    coro.run(main)
+
+
+@pytest.mark.parametrize("wrong, error", [("1", TypeError), (None, TypeError), (float("nan"), ValueError)])
+def test_what_a_limit_that_does_not_raise_refuses(wrong, error):
+    with pytest.raises(error, match="number of seconds"):
+        coro.move_on_after(wrong)
+
+
+# -------------------------------------------------------------------------------- coro.sleep
+
+
+def test_sleep(clock):
+    def main():
+        log = []
+        t = coro.spawn(lambda: coro.sleep(1.5) or log.append("awake"))
+        coro.spawn(log.append, "other")
+        coro.sleep(0)
+        assert log == ["other"]
+        later(1)
+        assert not log[1:]
+        later(1)
+        assert log == ["other", "awake"]
+        t.join()
+        for wrong, error in (("1", TypeError), (None, TypeError), (-1, ValueError), (float("nan"), ValueError)):
+            with pytest.raises(error, match="number of seconds"):
+                coro.sleep(wrong)
+
+    coro.run(main)
+
+
+def test_sleep_without_a_loop():
+    before = time.monotonic()
+    coro.sleep(0.01)
+    assert time.monotonic() - before >= 0.01
+    coro.sleep(0)
+    with pytest.raises(ValueError, match="at least 0"):
+        coro.sleep(-1)
 
 
 # -------------------------------------------------------------------------------- coro.timeout

@@ -391,7 +391,7 @@ def test_a_departure_lets_others_in():
     e.set()
     t.join()
     settle()
-    assert log == [("much", "wait"), ("little", None)]
+    assert log == [("much", "wait"), ("little", True)]
 
 
 @in_loop

@@ -1,10 +1,10 @@
 """Random interleavings with interruptions, compared with pure models.
 
 A round: a driver thread performs a handful of random actions on one primitive (start an operation in a worker, release,
-interrupt a blocked worker, wake one for no reason, let some threads run), then lets everything come to rest. At rest
-the model, a few lines of plain Python that know nothing of scheduling, says which workers must be blocked, what the
-primitive must hold, and that nobody was overtaken. Operations that were interrupted must have raised exactly what was
-sent, and must have had no effect.
+interrupt a blocked worker, wake one for no reason, let some threads run), then lets everything come to rest. Some
+operations have a time limit, which is over in the next pass of the loop. At rest the model, a few lines of plain Python
+that know nothing of scheduling, says which workers must be blocked, what the primitive must hold, and that nobody was
+overtaken. Operations that were interrupted must have raised exactly what was sent, and must have had no effect.
 
 Each primitive gets 10 000 actions. The seed is a new one each time; a failure names it, and CORO_MODEL_SEED=n repeats
 exactly that run. The second half lets hypothesis choose the seeds of short runs, so that a failure is found with few
@@ -45,6 +45,7 @@ class Job:
 
     def __init__(self, world, kind, call, amount=0):
         self.world, self.kind, self.call, self.amount = world, kind, call, amount
+        self.limited = world.random.random() < 0.15
         self.sent = None
         self.state = "blocked"
         self.value = None
@@ -54,7 +55,11 @@ class Job:
     def run(self):
         self.world.begun.append(self)
         try:
-            self.value = self.call()
+            self.value = self.call(timeout=1e-9) if self.limited else self.call()
+        except coro.TimeoutError as exc:
+            self.state = "interrupted"
+            assert self.limited and "had to wait" in str(exc)
+            return
         except (Stop, coro.Shutdown) as exc:
             self.state = "interrupted"
             assert self.sent is not None, f"{exc!r} was never sent"
@@ -131,7 +136,7 @@ class World:
         while any(job.thread.scheduled for job in self.jobs):
             coro.yield_slice()
         for job in self.jobs:
-            if job.sent is not None:
+            if job.sent is not None or job.limited:
                 assert job.state != "blocked", "an interruption was lost"
         blocked = [job for job in self.begun if job.state == "blocked"]
         if self.fair:
@@ -200,7 +205,7 @@ class SemaphoreWorld(World):
 
     def begin(self):
         n = self.random.randint(1, 4)
-        return Job(self, "acquire", lambda: self.s.acquire(n), n)
+        return Job(self, "acquire", lambda **limit: self.s.acquire(n, **limit), n)
 
     def act(self):
         choice = self.random.random()
@@ -294,7 +299,7 @@ class CountWorld(World):
         if self.satisfied():
             # Whoever is in line goes, even if it rises again before they run.
             assert self.what.waiting == ()
-            self.must_go += [job for job in self.begun if job.state == "blocked" and job.sent is None]
+            self.must_go += [job for job in self.begun if job.state == "blocked" and not (job.sent or job.limited)]
 
     def check(self, blocked):
         assert not any(job.state == "blocked" for job in self.must_go)
@@ -387,19 +392,19 @@ class QueueWorld(World):
             return Job(self, "get", self.take_all if self.is_fifo and self.random.random() < 0.1 else self.take)
         return Job(self, "put", self.give)
 
-    def take(self):
-        value = self.get()
+    def take(self, **limit):
+        value = self.get(**limit)
         self.taken.append(value)
         return value
 
-    def take_all(self):
-        values = self.q.pop_all()
+    def take_all(self, **limit):
+        values = self.q.pop_all(**limit)
         self.taken += values
         return values
 
-    def give(self):
+    def give(self, **limit):
         value = self.next_value()
-        self.put(value)
+        self.put(value, **limit)
         self.inside.append(value)
 
     def act(self):

@@ -55,7 +55,7 @@ _BRIDGE = "coro.asyncio_bridge to run asyncio code and coro threads in one progr
 _SPAWN = "coro.spawn(function, ...), which returns the new thread"
 _CURRENT = "coro.current()"
 _NURSERY = f"coro.group(): {_GROUP}"
-_SPAWN_LATER = "coro.spawn of a function that sleeps first with coro.sleep_relative(seconds)"
+_SPAWN_LATER = "coro.spawn of a function that sleeps first with coro.sleep(seconds)"
 _ALL = "coro.all_threads, a mapping of ids to threads"
 _CLOSED = "coro.ClosedError"
 
@@ -86,7 +86,7 @@ HINTS = {
     "run_in_executor": _EXECUTOR, "map": "coro.parallel_map(function, values, limit=8)",
     # ending and limits
     "kill": _CANCEL, "cancel": _CANCEL, "terminate": _CANCEL, "throw": "thread.raise_exception(error)",
-    "CancelledError": _SHUTDOWN, "Cancelled": _SHUTDOWN, "GreenletExit": _SHUTDOWN, "TaskletExit": _SHUTDOWN,
+    "Cancelled": _SHUTDOWN, "GreenletExit": _SHUTDOWN, "TaskletExit": _SHUTDOWN,
     "get_cancelled_exc_class": _SHUTDOWN,
     "Timeout": _LIMIT, "timeout_at": _LIMIT, "fail_after": _LIMIT, "CancelScope": _LIMIT,
     "TooSlowError": "coro.TimeoutError",

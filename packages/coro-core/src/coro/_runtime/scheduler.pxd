@@ -148,9 +148,13 @@ cdef int timer_add(TimerTarget t, int64_t when_ticks) except -1
 cdef void timer_cancel(TimerTarget t) noexcept
 cdef int64_t deadline_after(object delta) except -1
 cdef bint is_past(int64_t when) noexcept
+cdef int check_timeout(object seconds) except -1
+cdef coro may_wait(object seconds, str call)
+cdef object begin_limit(coro me, object seconds)
+cdef int end_limit(object limit, object seconds, str call, object exc) except -1
 cdef int set_alarm(coro me, int64_t when) except -1
 cdef void cancel_alarm(coro me) noexcept
-cdef int add_joiner(coro t, coro me) except -1
-cdef int remove_joiner(coro t, coro me) except -1
+cdef int add_joiner(coro t, object me) except -1
+cdef int remove_joiner(coro t, object me) except -1
 cdef list locals_of(coro t)
 cdef void set_profiler(profile_hook hook, void *tracer) noexcept

@@ -50,7 +50,7 @@ from coro._runtime.likely cimport likely, unlikely
 import sys
 from collections import deque
 
-from coro.exceptions import (DeadCoroutine, Interrupted, LoopError, NoSwitchError, NotStartedError,
+from coro.exceptions import (CancelledError, DeadCoroutine, Interrupted, LoopError, NoSwitchError, NotStartedError,
                              ScheduleError, Shutdown, StackSlotError, TimeoutError, WrongThreadError, YieldFromMain)
 
 
@@ -295,6 +295,7 @@ coro_queue_reset(&queue)
 include "parts/thread.pxi"
 include "parts/suspension.pxi"
 include "parts/interruption.pxi"
+include "parts/ends.pxi"
 include "parts/death.pxi"
 include "parts/timers.pxi"
 include "parts/scopes.pxi"

@@ -5,7 +5,8 @@ A wake-up is remembered by the waiter, not by the primitive: whoever was let go 
 cleared, or an inverted semaphore rises again, before the thread has run. Only the wake-ups of a condition variable's
 ``wake_one`` and ``wake_n`` are a scarce good; one that meets an interruption is passed on to the next waiter.
 
-None takes a time limit: ``with coro.timeout(5): e.wait()``. What need not wait works everywhere, as with locks.
+Each wait takes a ``timeout`` and raises coro.TimeoutError when it is over. What need not wait works everywhere, as with
+locks.
 
 Rejected: a barrier that breaks for everybody when one waiter is interrupted (as the standard library's does). Here the
 interrupted one has simply not arrived, and the others wait for somebody else.
@@ -18,10 +19,9 @@ Invariants:
 from libc.stdint cimport uint64_t
 
 from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport running_thread, whoever
-from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, grant_all, new_ticket, set_value, skip_doomed,
-                                 stand_in_line, take_any, take_first, threads_of, units_of, wait_line, waiter,
-                                 waiting_in)
+from coro._runtime.scheduler cimport check_timeout, may_wait, whoever
+from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, grant_all, set_value, skip_doomed, stand, take_any,
+                                 take_first, threads_of, units_of, wait_line, waiter, waiting_in)
 
 import warnings
 
@@ -40,13 +40,18 @@ cdef class condition_variable(Primitive):
 
     ``len(c)`` is the number of threads that wait."""
 
-    def wait(self):
-        """Wait for a wake-up; returns the ``args`` given there, ``()`` by default."""
-        return stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
+    def wait(self, timeout=None):
+        """Wait for a wake-up; returns the ``args`` given there, ``()`` by default.
+
+        ``timeout`` is a number of seconds, None for ever; ``coro.TimeoutError`` when it is over (with 0 that is always
+        so, since there is no memory). TypeError or ValueError when it is not a number; YieldFromMain in main."""
+        check_timeout(timeout)
+        return stand(self, &self.line, may_wait(timeout, "condition_variable.wait()"), 0, timeout,
+                     "condition_variable.wait()")
 
     def wait_timeout(self, delta):
-        """Deprecated: ``coro.with_timeout(delta, c.wait)``."""
-        warnings.warn("condition_variable.wait_timeout(t) is deprecated, use coro.with_timeout(t, c.wait)",
+        """Deprecated: ``c.wait(timeout=delta)``."""
+        warnings.warn("condition_variable.wait_timeout(t) is deprecated, use its wait(timeout=t)",
                       DeprecationWarning, stacklevel=2)
         return scheduler.with_timeout(delta, self.wait)
 
@@ -166,13 +171,17 @@ cdef class inverted_semaphore(Counted):
     cdef int leave(self) except -1:
         return self.subtract(1)
 
-    def block_till_zero(self):
-        """Wait until the count is 0, or was 0 in between. Returns at once if it is 0 now."""
+    def block_till_zero(self, timeout=None):
+        """Wait until the count is 0, or was 0 in between. Returns at once if it is 0 now.
+
+        ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over.
+        TypeError or ValueError when it is not a number; YieldFromMain when main would have to wait."""
         whoever()
+        check_timeout(timeout)
         if self.value:
-            me = running_thread()
+            me = may_wait(timeout, "inverted_semaphore.block_till_zero()")
             self.must_wait()
-            stand_in_line(self, &self.line, me, 0, new_ticket())
+            stand(self, &self.line, me, 0, timeout, "inverted_semaphore.block_till_zero()")
 
     cdef int must_wait(self) except -1:
         self.contended += 1
@@ -231,11 +240,16 @@ cdef class event(Primitive):
         whoever()
         self.on = False
 
-    def wait(self):
-        """Wait until it has happened; returns at once if it has."""
+    def wait(self, timeout=None):
+        """Wait until it has happened; returns at once if it has.
+
+        ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over
+        (``threading.Event.wait`` returns False then). TypeError or ValueError when it is not a number; YieldFromMain
+        when main would have to wait."""
         whoever()
+        check_timeout(timeout)
         if not self.on:
-            stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
+            stand(self, &self.line, may_wait(timeout, "event.wait()"), 0, timeout, "event.wait()")
 
     cdef int advance(self) except -1:
         if self.on:
@@ -282,11 +296,15 @@ cdef class latch(Primitive):
         """Whether it has been counted down to 0."""
         return self.missing == 0
 
-    def wait(self):
-        """Wait until it is open; returns at once if it is."""
+    def wait(self, timeout=None):
+        """Wait until it is open; returns at once if it is.
+
+        ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over.
+        TypeError or ValueError when it is not a number; YieldFromMain when main would have to wait."""
         whoever()
+        check_timeout(timeout)
         if self.missing:
-            stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
+            stand(self, &self.line, may_wait(timeout, "latch.wait()"), 0, timeout, "latch.wait()")
 
     cdef int advance(self) except -1:
         if self.missing == 0:
@@ -323,10 +341,19 @@ cdef class barrier(Primitive):
         if self.parties == 0:
             raise ValueError("expected the number of parties to be 1 or more, not 0")
 
-    def wait(self):
+    def wait(self, timeout=None):
         """Wait for the others. Returns 0 to ``parties`` - 1, a different number to each, in the order of arrival; the
-        one that came last has the highest."""
-        return stand_in_line(self, &self.line, running_thread(), 0, new_ticket())
+        one that came last has the highest.
+
+        ``timeout`` is a number of seconds, None for ever; with 0 only the last one to come goes on.
+        ``coro.TimeoutError`` when it is over: the caller has not come then, and the others wait for somebody else
+        (``threading.Barrier`` breaks for everybody). TypeError or ValueError when it is not a number; YieldFromMain in
+        main."""
+        check_timeout(timeout)
+        if timeout is not None:
+            skip_doomed(&self.line)
+        me = may_wait(timeout if self.line.count + 1 < self.parties else None, "barrier.wait()")
+        return stand(self, &self.line, me, 0, timeout, "barrier.wait()")
 
     cdef int advance(self) except -1:
         cdef waiter *w

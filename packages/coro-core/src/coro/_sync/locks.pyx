@@ -2,11 +2,12 @@
 """Locks: mutex, rw_lock, semaphore. Who waits, in which order, and what an interruption does is in _sync/waiters.pyx.
 
 All of them hand over: whoever releases books the lock for the first in line before that thread runs, so nobody who
-comes along in between can take it. Threads are known by object, never by number. The first of "try" methods' results
-surprises everybody once: True means *failed*, the operation would have had to wait.
+comes along in between can take it. Threads are known by object, never by number. The result of the "try" methods
+surprises everybody once: True means *failed*, the operation would have had to wait. ``acquire(blocking=False)`` beside
+them answers the usual way, as in threading.
 
 Operations that need not wait work everywhere: in a thread, in main, with or without a loop. In another OS thread than
-the loop's they raise WrongThreadError. None takes a time limit: ``with coro.timeout(5): lock.lock()``.
+the loop's they raise WrongThreadError. Each wait takes a ``timeout`` and raises coro.TimeoutError when it is over.
 
 Cost: a mutex is 96 bytes, locking and unlocking one that is free takes no allocation. An rw_lock keeps a dictionary of
 its readers, which is what makes re-entrant reading safe while writers wait.
@@ -25,9 +26,9 @@ Invariants:
 from libc.stdint cimport uint64_t
 
 from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport DEAD, SCHEDULED, WAIT_JOIN, WAIT_OBJECT, coro, running_thread, whoever
-from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, died_by_fork, drop_doomed, is_dead, new_ticket,
-                                 stand_in_line, take_first, threads_of, units_of, wait_line, waiter, waiting_in)
+from coro._runtime.scheduler cimport DEAD, SCHEDULED, WAIT_JOIN, WAIT_OBJECT, check_timeout, coro, may_wait, whoever
+from coro._sync.waiters cimport (NOT_NOW, Counted, Primitive, died_by_fork, drop_doomed, is_dead, stand, take_first,
+                                 threads_of, units_of, wait_line, waiter, waiting_in)
 
 import warnings
 
@@ -76,24 +77,56 @@ cdef object thread_or_caller(object thread):
     return thread
 
 
+cdef int check_blocking(object blocking, object timeout) except -1:
+    if not blocking and timeout is not None:
+        raise ValueError("blocking=False and a timeout contradict each other: leave one of them out")
+    return 0
+
+
 cdef class mutex(Primitive):
     """A lock that one thread at a time holds. That thread may lock it again, and has to unlock it as often.
 
     ``owner`` is the thread that holds it, or None; ``len(m)`` the number of threads that wait. ``with m:`` locks and
     unlocks."""
 
-    def lock(self):
+    def lock(self, timeout=None):
         """Wait until the mutex is free and take it. Returns False when it was to be had at once (or was the caller's
-        already), True when the thread had to wait. YieldFromMain when main would have to wait."""
-        return self.acquire()
+        already), True when the thread had to wait.
 
-    cdef bint acquire(self) except -1:
+        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
+        the mutex is not taken. TypeError or ValueError when it is not a number; YieldFromMain when main would have to
+        wait."""
+        return self.enter(timeout)
+
+    cdef bint enter(self, object timeout) except -1:
+        if timeout is not None:
+            check_timeout(timeout)
         if self.take_now():
             return False
-        thread = running_thread()
+        me = may_wait(timeout, "mutex.lock()")
         self.must_wait()
-        stand_in_line(self, &self.line, thread, 0, new_ticket())
+        stand(self, &self.line, me, 0, timeout, "mutex.lock()")
         return True
+
+    def acquire(self, blocking=True, timeout=None):
+        """Take the mutex; returns True when the caller has it. With ``blocking=False`` nothing is waited for, and False
+        means that somebody else has it.
+
+            if not m.acquire(blocking=False):
+                return "busy"
+
+        The names are those of ``threading.RLock``, but for ``timeout``: it raises ``coro.TimeoutError``, as everywhere
+        in coro, where threading returns a False that is easily overlooked. Errors as for lock(); ValueError for a
+        timeout beside ``blocking=False``."""
+        check_blocking(blocking, timeout)
+        if not blocking:
+            return self.take_now()
+        self.enter(timeout)
+        return True
+
+    def release(self):
+        """unlock() under the name that ``threading.RLock`` has for it; returns None."""
+        self.leave()
 
     cdef bint take_now(self) except -1:
         """Take it, or lock it once more, if that needs no waiting."""
@@ -136,9 +169,9 @@ cdef class mutex(Primitive):
     def unlock(self):
         """Undo one lock(). The last one hands the mutex to the first in line, who owns it from now on: True then, else
         False. LockError when the caller does not hold it."""
-        return self.release()
+        return self.leave()
 
-    cdef bint release(self) except -1:
+    cdef bint leave(self) except -1:
         if self.owner is None:
             whoever()
             raise LockError(f"{self!r} cannot be unlocked: it is not locked")
@@ -205,11 +238,11 @@ cdef class mutex(Primitive):
         return waiting_in(&self.line)
 
     def __enter__(self):
-        self.acquire()
+        self.enter(None)
         return self
 
     def __exit__(self, kind, exc, traceback):
-        self.release()
+        self.leave()
         return False
 
     def __repr__(self):
@@ -239,52 +272,62 @@ cdef class rw_lock(Primitive):
         self.readers[me] = held + 1
         return True
 
-    def read_lock(self):
+    def read_lock(self, timeout=None):
         """Wait until nobody writes or waits to write, and hold the lock for reading. Returns True when the thread had
-        to wait, else False. YieldFromMain when main would have to wait."""
+        to wait, else False.
+
+        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
+        the lock is not held. TypeError or ValueError when it is not a number; YieldFromMain when main would have to
+        wait."""
+        return self.lock_to_read(timeout)
+
+    cdef bint lock_to_read(self, object timeout) except -1:
+        check_timeout(timeout)
         if self.may_read_now(whoever()):
             return False
-        me = running_thread()
+        me = may_wait(timeout, "rw_lock.read_lock()")
         self.look_for_the_dead()
         self.contended += 1
-        stand_in_line(self, &self.readers_line, me, 0, new_ticket())
+        stand(self, &self.readers_line, me, 0, timeout, "rw_lock.read_lock()")
         return True
 
     def try_read_lock(self):
         """Hold the lock for reading if that needs no waiting. Returns True on FAILURE, False on success."""
         return not self.may_read_now(whoever())
 
-    def write_lock(self):
+    def write_lock(self, timeout=None):
         """Wait until nobody else holds the lock and hold it for writing. Returns True when the thread had to wait, else
-        False. LockError for a thread that holds it for reading only; YieldFromMain when main would have to wait."""
+        False. ``timeout`` and errors as for read_lock(); LockError for a thread that holds it for reading only."""
+        return self.lock_to_write(timeout)
+
+    cdef bint lock_to_write(self, object timeout) except -1:
         cdef object me = whoever()
-        if self.owner is me:
-            self.depth += 1
+        check_timeout(timeout)
+        if self.may_write_now(me):
             return False
         if me in self.readers:
             raise LockError(f"{me!r} holds {self!r} for reading and cannot become its writer; "
                             f"call read_unlock() first, then look again at what you read")
+        me = may_wait(timeout, "rw_lock.write_lock()")
+        self.look_for_the_dead()
+        self.contended += 1
+        stand(self, &self.writers_line, me, 1, timeout, "rw_lock.write_lock()")
+        return True
+
+    cdef bint may_write_now(self, object me) except -1:
+        """Make the caller the writer, once more perhaps, if that needs no waiting."""
+        if self.owner is me:
+            self.depth += 1
+            return True
         if self.owner is None and not self.readers:
             self.owner = me
             self.depth = 1
-            return False
-        me = running_thread()
-        self.look_for_the_dead()
-        self.contended += 1
-        stand_in_line(self, &self.writers_line, me, 1, new_ticket())
-        return True
+            return True
+        return False
 
     def try_write_lock(self):
         """Hold the lock for writing if that needs no waiting. Returns True on FAILURE, False on success."""
-        cdef object me = whoever()
-        if self.owner is me:
-            self.depth += 1
-            return False
-        if self.owner is None and not self.readers:
-            self.owner = me
-            self.depth = 1
-            return False
-        return True
+        return not self.may_write_now(whoever())
 
     def read_unlock(self):
         """Undo one read_lock(). The last reader lets the first waiting writer in. LockError when the caller does not
@@ -362,11 +405,12 @@ cdef class rw_lock(Primitive):
         return 0
 
     def read(self):
-        """A context manager that holds the lock for reading."""
+        """A context manager that holds the lock for reading. It has ``acquire(blocking=True, timeout=None)``, which
+        returns whether the lock is held now, and ``release()``, too: it is the read side as a lock of its own."""
         return hold.__new__(hold, self, False)
 
     def write(self):
-        """A context manager that holds the lock for writing."""
+        """The same for writing."""
         return hold.__new__(hold, self, True)
 
     @property
@@ -408,18 +452,35 @@ cdef class hold:
         self.lock = lock
         self.writing = writing
 
-    def __enter__(self):
+    def acquire(self, blocking=True, timeout=None):
+        """Take this side of the lock; returns True when the caller holds it. With ``blocking=False`` nothing is waited
+        for, and False means that it is not to be had. ``timeout`` and errors as for read_lock() and write_lock();
+        ValueError for a timeout beside ``blocking=False``."""
+        check_blocking(blocking, timeout)
+        if not blocking:
+            return self.lock.may_write_now(whoever()) if self.writing else self.lock.may_read_now(whoever())
         if self.writing:
-            self.lock.write_lock()
+            self.lock.lock_to_write(timeout)
         else:
-            self.lock.read_lock()
-        return self.lock
+            self.lock.lock_to_read(timeout)
+        return True
 
-    def __exit__(self, kind, exc, traceback):
+    def release(self):
+        """Undo one acquire(). LockError when the caller does not hold it."""
         if self.writing:
             self.lock.write_unlock()
         else:
             self.lock.read_unlock()
+
+    def __enter__(self):
+        if self.writing:
+            self.lock.lock_to_write(None)
+        else:
+            self.lock.lock_to_read(None)
+        return self.lock
+
+    def __exit__(self, kind, exc, traceback):
+        self.release()
         return False
 
 
@@ -433,17 +494,28 @@ cdef class semaphore(Counted):
     def __cinit__(self, value):
         self.avail = units_of(value, "the number of units")
 
-    def acquire(self, n=1):
-        """Take ``n`` units, waiting until it is this thread's turn and there are as many. TypeError or ValueError when
-        ``n`` is not an int >= 0; YieldFromMain when main would have to wait."""
-        self.take_units(units_of(n, "the number of units"))
+    def acquire(self, n=1, timeout=None, *, blocking=True):
+        """Take ``n`` units, waiting until it is this thread's turn and there are as many; returns True. With
+        ``blocking=False`` nothing is waited for, and False means that they are not to be had now.
 
-    cdef int take_units(self, Py_ssize_t units) except -1:
+        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
+        nothing is taken (``threading.Semaphore`` returns False then). TypeError or ValueError when ``n`` is not an int
+        >= 0 or the timeout not a number; ValueError for a timeout beside ``blocking=False``; YieldFromMain when main
+        would have to wait."""
+        cdef Py_ssize_t units = units_of(n, "the number of units")
+        check_blocking(blocking, timeout)
+        if not blocking:
+            return self.take_now(units)
+        self.take_units(units, timeout)
+        return True
+
+    cdef int take_units(self, Py_ssize_t units, object timeout) except -1:
+        check_timeout(timeout)
         if self.take_now(units):
             return 0
-        me = running_thread()
+        me = may_wait(timeout, "semaphore.acquire()")
         self.must_wait()
-        stand_in_line(self, &self.line, me, units, new_ticket())
+        stand(self, &self.line, me, units, timeout, "semaphore.acquire()")
         return 0
 
     cdef bint take_now(self, Py_ssize_t units) except -1:
@@ -486,7 +558,7 @@ cdef class semaphore(Counted):
         return 0
 
     cdef int enter(self) except -1:
-        return self.take_units(1)
+        return self.take_units(1, None)
 
     cdef int leave(self) except -1:
         return self.give_units(1)

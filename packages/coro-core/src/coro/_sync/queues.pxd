@@ -23,8 +23,9 @@ cdef class Buffer(Primitive):
     cdef bint takes_now(self) except -1
     cdef bint use_slot(self) except -1
     cdef int put_in(self, object item, bint in_front) except -1
-    cdef int insert(self, object item, bint in_front) except -1
-    cdef bint await_item(self) except -1
+    cdef int insert(self, object item, bint in_front, object timeout) except -1
+    cdef int await_room(self, object timeout) except -1
+    cdef bint await_item(self, object timeout) except -1
 
 
 cdef class fifo(Buffer):

@@ -24,13 +24,14 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport running_thread, whoever
+from coro._runtime.scheduler cimport (begin_limit, check_timeout, end_limit, is_foreign, may_wait, running_thread,
+                                      whoever)
 from coro._sync.waiters cimport (GET, NOT_NOW, Primitive, drop_doomed, new_ticket, stand_in_line, take, take_any,
-                                 take_first, threads_of, units_of, wait_line, waiter, waiting_in)
+                                 take_first, stand_timed, threads_of, units_of, wait_line, waiter, waiting_in)
 
 from coro._runtime import scheduler
 from coro._sync.records import BufferStatistics
-from coro.exceptions import ChannelClosed
+from coro.exceptions import ChannelClosed, Interrupted
 
 require_abi()
 
@@ -154,7 +155,7 @@ cdef class Buffer(Primitive):
             return NOT_NOW
         if not self.takes_now():
             return NOT_NOW
-        self.insert(value, False)
+        self.insert(value, False, None)
         return None
 
     cdef wait_line *line_of(self, int operation) noexcept:
@@ -184,30 +185,51 @@ cdef class Buffer(Primitive):
             self.advance()
         return 0
 
-    cdef int insert(self, object item, bint in_front) except -1:
+    cdef int insert(self, object item, bint in_front, object timeout) except -1:
         """Put the value in when there is room and it is this thread's turn."""
-        cdef uint64_t ticket
-        whoever()
+        if is_foreign():
+            whoever()
+        if timeout is not None:
+            check_timeout(timeout)
         if self.closed:
             raise ChannelClosed("nothing can be put into a closed channel", self)
         if not self.takes_now():
-            me = running_thread()
-            ticket = new_ticket()
-            while True:
-                stand_in_line(self, &self.givers, me, GIVER, ticket)
-                if self.use_slot():
-                    break
+            self.await_room(timeout)
         self.put_in(item, in_front)
         return 0
 
-    cdef bint await_item(self) except -1:
+    cdef int await_room(self, object timeout) except -1:
+        cdef uint64_t ticket
+        call = "fifo.push()" if isinstance(self, fifo) else "channel.put()"
+        me = may_wait(timeout, call)
+        limit = begin_limit(me, timeout)
+        ticket = new_ticket()
+        try:
+            while True:
+                stand_in_line(self, &self.givers, me, GIVER, ticket)
+                if self.use_slot():
+                    return 0
+        except Interrupted as exc:
+            end_limit(limit, timeout, call, exc)
+            raise
+        finally:
+            end_limit(limit, timeout, call, None)
+
+    cdef bint await_item(self, object timeout) except -1:
         """Wait until a value may be taken (the caller must do so at once); False at the end of a closed channel."""
-        whoever()
+        if is_foreign():
+            whoever()
+        if timeout is not None:
+            check_timeout(timeout)
         if self.count > self.promised:
             return True
         if self.closed and self.count == 0:
             return False
-        stand_in_line(self, &self.takers, running_thread(), TAKER, new_ticket())
+        if timeout is None:
+            stand_in_line(self, &self.takers, running_thread(), TAKER, new_ticket())
+        else:
+            call = "fifo.pop()" if isinstance(self, fifo) else "channel.get()"
+            stand_timed(self, &self.takers, may_wait(timeout, call), TAKER, timeout, call)
         if self.count == 0:
             return False
         self.promised -= 1
@@ -236,6 +258,11 @@ cdef class Buffer(Primitive):
         return self.waiting
 
 
+cdef object no_room(Buffer what):
+    from queue import Full
+    return Full(f"there is no room in {what!r} now; put() and push() wait for some")
+
+
 cdef object nothing_left(Buffer what):
     return ChannelClosed("the channel is closed and has no value left", what)
 
@@ -250,9 +277,10 @@ cdef class values_line:
     def __cinit__(self, fifo queue not None):
         self.queue = queue
 
-    def wait(self):
-        """Wait until there is a value, which stays inside; somebody else may take it before the caller does."""
-        self.queue.await_item()
+    def wait(self, timeout=None):
+        """Wait until there is a value, which stays inside; somebody else may take it before the caller does.
+        ``timeout`` and errors as for ``fifo.pop``."""
+        self.queue.await_item(timeout)
         self.queue.advance()
 
     def raise_all(self, exc):
@@ -286,8 +314,7 @@ cdef class fifo(Buffer):
     """A queue: push() at one end, pop() at the other, which waits while there is nothing.
 
     ``maxsize`` (int >= 1) makes push() wait while there are as many values inside; None, the default, is no limit.
-    ``len(f)`` counts the values; iterating shows them from the first to the last and takes none. ``with
-    coro.timeout(5): f.pop()`` limits a wait."""
+    ``len(f)`` counts the values; iterating shows them from the first to the last and takes none."""
 
     def __cinit__(self, maxsize=None):
         self.capacity = -1
@@ -307,25 +334,38 @@ cdef class fifo(Buffer):
         there is a value, without taking it."""
         return values_line(self)
 
-    def push(self, item):
-        """Append a value. Waits only if there is a maximum and it is reached (YieldFromMain then in main)."""
-        self.insert(item, False)
+    def push(self, item, timeout=None):
+        """Append a value. Waits only if there is a maximum and it is reached (YieldFromMain then in main).
 
-    def push_front(self, item):
+        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
+        nothing was put in (``queue.Queue`` raises Full). TypeError or ValueError when it is not a number."""
+        self.insert(item, False, timeout)
+
+    def push_front(self, item, timeout=None):
         """Put a value in front of all others; waits like push()."""
-        self.insert(item, True)
+        self.insert(item, True, timeout)
 
     def try_push(self, item):
         """Append a value if there is room. Returns True on FAILURE (full), False on success."""
         whoever()
         if not self.takes_now():
             return True
-        self.insert(item, False)
+        self.insert(item, False, None)
         return False
 
-    def pop(self):
-        """Take the first value, waiting for one if there is none. YieldFromMain when main would have to wait."""
-        self.await_item()
+    def push_nowait(self, item):
+        """Append a value without waiting. ``queue.Full`` when there is no room, as ``queue.Queue.put_nowait`` has
+        it."""
+        if self.try_push(item):
+            raise no_room(self)
+
+    def pop(self, timeout=None):
+        """Take the first value, waiting for one if there is none.
+
+        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
+        nothing was taken (``queue.Queue`` raises Empty). TypeError or ValueError when it is not a number;
+        YieldFromMain when main would have to wait."""
+        self.await_item(timeout)
         return self.take()
 
     def pop_nowait(self):
@@ -335,10 +375,11 @@ cdef class fifo(Buffer):
             raise IndexError("the fifo has no value to be had; pop() waits for one")
         return self.take()
 
-    def pop_all(self):
-        """Take all values there are, as a list in order, waiting for one if there is none."""
+    def pop_all(self, timeout=None):
+        """Take all values there are, as a list in order, waiting for one if there is none. ``timeout`` and errors as
+        for pop()."""
         cdef Py_ssize_t n
-        self.await_item()
+        self.await_item(timeout)
         n = self.count - self.promised
         return [self.take() for _ in range(n)]
 
@@ -374,14 +415,17 @@ cdef class channel(Buffer):
         """The capacity."""
         return self.capacity
 
-    def put(self, item):
-        """Put a value in, waiting for room. ChannelClosed when the channel is closed, before or meanwhile;
-        YieldFromMain when main would have to wait."""
-        self.insert(item, False)
+    def put(self, item, timeout=None):
+        """Put a value in, waiting for room. ChannelClosed when the channel is closed, before or meanwhile.
 
-    def send(self, item):
+        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
+        nothing was put in (``queue.Queue`` raises Full). TypeError or ValueError when it is not a number;
+        YieldFromMain when main would have to wait."""
+        self.insert(item, False, timeout)
+
+    def send(self, item, timeout=None):
         """The same as put()."""
-        self.insert(item, False)
+        self.insert(item, False, timeout)
 
     def try_put(self, item):
         """Put a value in if there is room (with capacity 0: if somebody waits for one). Returns True on FAILURE, False
@@ -389,19 +433,28 @@ cdef class channel(Buffer):
         whoever()
         if not self.takes_now():
             return True
-        self.insert(item, False)
+        self.insert(item, False, None)
         return False
 
-    def get(self):
-        """Take the first value, waiting for one. ChannelClosed when the channel is closed and empty; YieldFromMain when
-        main would have to wait."""
-        if not self.await_item():
+    def put_nowait(self, item):
+        """Put a value in without waiting. ``queue.Full`` when there is no room (with capacity 0: when nobody waits for
+        a value), as ``queue.Queue.put_nowait`` has it; ChannelClosed when the channel is closed."""
+        if self.try_put(item):
+            raise no_room(self)
+
+    def get(self, timeout=None):
+        """Take the first value, waiting for one. ChannelClosed when the channel is closed and empty.
+
+        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
+        nothing was taken (``queue.Queue`` raises Empty). TypeError or ValueError when it is not a number;
+        YieldFromMain when main would have to wait."""
+        if not self.await_item(timeout):
             raise nothing_left(self)
         return self.take()
 
-    def receive(self):
+    def receive(self, timeout=None):
         """The same as get()."""
-        return self.get()
+        return self.get(timeout)
 
     def get_nowait(self):
         """Take the first value. IndexError when there is none now, ChannelClosed when there will be none any more."""
@@ -430,7 +483,7 @@ cdef class channel(Buffer):
         return self
 
     def __next__(self):
-        if not self.await_item():
+        if not self.await_item(None):
             raise StopIteration
         return self.take()
 

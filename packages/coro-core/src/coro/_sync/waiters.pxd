@@ -72,6 +72,7 @@ cdef object NOT_NOW     # attempt(): would have to wait; conclude(): has to wait
 
 cdef uint64_t new_ticket() noexcept
 cdef object stand_in_line(Primitive what, wait_line *line, coro me, Py_ssize_t amount, uint64_t ticket)
+cdef object stand_timed(Primitive what, wait_line *line, coro me, Py_ssize_t amount, object timeout, str call)
 cdef void join_line(wait_line *line, waiter *w) noexcept
 cdef void leave_line(wait_line *line, waiter *w, int state) noexcept
 cdef waiter *take(wait_line *line, waiter *w)
@@ -86,4 +87,12 @@ cdef Py_ssize_t waiting_in(wait_line *line)
 cdef Py_ssize_t units_of(object n, object what) except -1
 cdef bint died_by_fork(object thread)
 cdef bint is_dead(object thread)
+
+
+cdef inline object stand(Primitive what, wait_line *line, coro me, Py_ssize_t amount, object timeout, str call):
+    """stand_in_line() at the end, for no longer than ``timeout`` seconds. Inline: a parked thread keeps a copy of each
+    frame."""
+    if timeout is None:
+        return stand_in_line(what, line, me, amount, new_ticket())
+    return stand_timed(what, line, me, amount, timeout, call)
 

@@ -19,6 +19,10 @@ A thread in `coro.select` has a record (a `choice`) in the line of everything it
 the others out of their lines in the same breath, so it is given one thing only, and nobody who counts a line counts a
 thread that is going to leave it. For the primitives it is a waiter like any other.
 
+Time limits (``timeout=`` of everything that waits) are those of coro.timeout, begun when it is clear that the thread has
+to wait. So one that strikes is an interruption like any other, and what was said of these holds: it leaves no damage.
+With 0 nothing is waited for and nobody else runs.
+
 Cost: one record of 56 bytes per waiting thread, O(1) to join, leave and wake. A record is never on a C stack, since
 stacks are copied away while threads are parked.
 
@@ -36,9 +40,10 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
 
 from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport THREAD_LOST, WAIT_OBJECT, coro, suspend, wake
+from coro._runtime.scheduler cimport THREAD_LOST, WAIT_OBJECT, begin_limit, coro, end_limit, suspend, wake
 
 from coro._runtime import scheduler
+from coro.exceptions import Interrupted
 
 require_abi()
 
@@ -175,6 +180,19 @@ cdef object stand_in_line(Primitive what, wait_line *line, coro me, Py_ssize_t a
         raise
     finally:
         free_waiter(w)
+
+
+cdef object stand_timed(Primitive what, wait_line *line, coro me, Py_ssize_t amount, object timeout, str call):
+    """The same at the end of the line and for no longer than ``timeout`` seconds; TimeoutError names the call. What was
+    granted in the moment in which the time is over counts, as with every limit."""
+    limit = begin_limit(me, timeout)
+    try:
+        return stand_in_line(what, line, me, amount, new_ticket())
+    except Interrupted as exc:
+        end_limit(limit, timeout, call, exc)
+        raise
+    finally:
+        end_limit(limit, timeout, call, None)
 
 
 cdef void grant(wait_line *line, waiter *w) noexcept:

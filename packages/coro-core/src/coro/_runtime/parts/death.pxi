@@ -29,20 +29,23 @@ cdef inline bint die(coro t, int how) noexcept:
         coro_timers_remove(&timers, &t.timer)
     t.link.flags |= DEAD if how != LOST else DEAD | THREAD_LOST
     t.link.attention = 0
-    if t.extra is not None and how != LOST:
-        wake_joiners(<Extra>t.extra)
+    if t.extra is not None:
+        wake_joiners(<Extra>t.extra, how != LOST)
     if registered:
         unregister(t)
     return registered
 
 
-cdef void wake_joiners(Extra extra) noexcept:
+cdef void wake_joiners(Extra extra, bint threads_too) noexcept:
     cdef list joiners = extra.joiners
     cdef Py_ssize_t i
     if joiners is not None:
         extra.joiners = None
         for i in range(len(joiners)):
-            wake(<coro>joiners[i], None)
+            if type(joiners[i]) is EndNote:
+                note_end(<EndNote>joiners[i])
+            elif threads_too:
+                wake(<coro>joiners[i], None)
 
 
 cdef int cancel(coro t) except -1:
@@ -59,8 +62,8 @@ cdef int cancel(coro t) except -1:
     return 0
 
 
-cdef int add_joiner(coro t, coro me) except -1:
-    """Have `me` woken when the thread ends, until remove_joiner()."""
+cdef int add_joiner(coro t, object me) except -1:
+    """Have the thread `me` woken, or an EndNote told, when the thread ends, until remove_joiner()."""
     cdef Extra extra = extra_of(t)
     if extra.joiners is None:
         extra.joiners = []
@@ -68,7 +71,7 @@ cdef int add_joiner(coro t, coro me) except -1:
     return 0
 
 
-cdef int remove_joiner(coro t, coro me) except -1:
+cdef int remove_joiner(coro t, object me) except -1:
     """Undo one add_joiner(); harmless when the thread has ended."""
     cdef list joiners = (<Extra>t.extra).joiners if t.extra is not None else None
     if joiners is not None and me in joiners:

@@ -53,7 +53,8 @@ cdef int note_outcome(coro me, PyObject *result) noexcept:
     cdef PyObject *thread = <PyObject *>me
     try:
         if result != NULL:
-            me.outcome = <object>result
+            if not me.link.flags & FAILED:      # else _note_failure() was called, and this is None
+                me.outcome = <object>result
             Py_DECREF(<object>result)
         else:
             # Not by try/except: that would put a line of this file into the traceback.
@@ -72,6 +73,13 @@ cdef int note_outcome(coro me, PyObject *result) noexcept:
         # A function object with an odd name misbehaved; the thread dies all the same.
         notify()
     return 0
+
+
+def _note_failure(exc):
+    """For groups: what the running thread has failed with, before it returns None. Nobody else is told of it."""
+    cdef coro me = <coro>running
+    me.outcome = exc
+    me.link.flags |= FAILED
 
 
 cdef int end_body(PyObject *thread, PyObject *result) noexcept:

@@ -42,13 +42,9 @@ def with_timeout(delta, function, /, *args, **kwargs):
         disarm(bomb)
 
 
-@cython.final
-cdef class timeout:
-    """``with coro.timeout(seconds):`` limits a block like ``with_timeout`` limits a call.
-
-    ``expired`` tells afterwards whether the limit struck. The limit belongs to the thread that enters the block, so do
-    not yield inside one in a generator: while the generator is suspended the limit goes on for whoever runs it, and
-    strikes there as a bare ``Interrupted``. Closing the generator, in whatever thread, ends the limit."""
+@cython.internal
+cdef class Limit:
+    """What timeout and move_on_after have in common: all but what becomes of the interruption. Not for users."""
     cdef timebomb bomb
     cdef object seconds
     cdef readonly bint expired
@@ -60,22 +56,104 @@ cdef class timeout:
     def __enter__(self):
         cdef coro me = scope_owner()
         if self.bomb is not None:
-            raise RuntimeError("this coro.timeout is in use already; make a new one for every block")
+            raise RuntimeError(f"this coro.{type(self).__name__} is in use already; make a new one for every block")
         self.expired = False
         self.bomb = timebomb.__new__(timebomb)
         arm(self.bomb, me, self.seconds)
         return self
 
+
+cdef bint leave_limit(Limit scope, object exc) except -1:
+    """The block is left with `exc` or None: was it this limit that broke it off?"""
+    cdef timebomb bomb = scope.bomb
+    scope.bomb = None
+    if bomb is None:
+        return False
+    disarm(bomb)
+    if exc is not None and caused_by(exc, bomb):
+        scope.expired = True
+        return True
+    return False
+
+
+@cython.final
+cdef class timeout(Limit):
+    """``with coro.timeout(seconds):`` limits a block like ``with_timeout`` limits a call.
+
+    ``expired`` tells afterwards whether the limit struck. The limit belongs to the thread that enters the block, so do
+    not yield inside one in a generator: while the generator is suspended the limit goes on for whoever runs it, and
+    strikes there as a bare ``Interrupted``. Closing the generator, in whatever thread, ends the limit."""
+
     def __exit__(self, kind, exc, traceback):
-        cdef timebomb bomb = self.bomb
-        self.bomb = None
-        if bomb is None:
-            return False
-        disarm(bomb)
-        if exc is not None and caused_by(exc, bomb):
-            self.expired = True
+        if leave_limit(self, exc):
             raise limit_exceeded(exc) from None
         return False
+
+
+@cython.final
+cdef class move_on_after(Limit):
+    """``with coro.move_on_after(seconds) as scope:`` limits a block without an error: when the time is over, the call
+    that the thread waits in is broken off and the program goes on behind the block.
+
+    ``scope.expired`` tells afterwards whether that has happened. An int or float of seconds; negative counts as 0.
+    Everything else that leaves the block is raised as ever, the limits of blocks outside too, and for generators the
+    same holds as for ``coro.timeout``. The name is trio's; it is ``ignore_after`` in curio, ``Timeout(seconds, False)``
+    in gevent.
+
+        with coro.move_on_after(2) as scope:
+            answer = ask(peer)
+        if scope.expired:
+            answer = None
+
+    TypeError or ValueError when ``seconds`` is not a number; RuntimeError for a scope that is in use; YieldFromMain
+    outside a thread."""
+
+    def __exit__(self, kind, exc, traceback):
+        return leave_limit(self, exc)
+
+
+# Limits of single calls: `timeout=` of whatever waits. Begun only once it is clear that the thread has to wait, so a
+# call that need not wait costs no more than a look at the argument.
+
+cdef int check_timeout(object seconds) except -1:
+    """TypeError and ValueError for what is neither None nor a number of seconds."""
+    if seconds is not None:
+        deadline_after(seconds)
+    return 0
+
+
+cdef coro may_wait(object seconds, str call):
+    """The call would have to wait: the running thread, which may do so. TimeoutError when it was only to be tried, so
+    nothing else runs then and no thread is needed."""
+    if seconds is not None and is_past(deadline_after(seconds)):
+        raise limit_of_call(call, seconds)
+    return running_thread()
+
+
+cdef object begin_limit(coro me, object seconds):
+    """What end_limit() wants back; None for no limit."""
+    cdef timebomb bomb
+    if seconds is None:
+        return None
+    bomb = timebomb.__new__(timebomb)
+    arm(bomb, me, seconds)
+    return bomb
+
+
+cdef int end_limit(object limit, object seconds, str call, object exc) except -1:
+    """The call ends, by `exc` or None; raises TimeoutError when the limit caused that."""
+    if limit is None:
+        return 0
+    disarm(<timebomb>limit)
+    if exc is not None and caused_by(exc, <timebomb>limit):
+        raise limit_of_call(call, seconds) from None
+    return 0
+
+
+cdef object limit_of_call(str call, object seconds):
+    if float(seconds) > 0:
+        return TimeoutError(f"{call} had to wait for longer than its timeout of {seconds} s")
+    return TimeoutError(f"{call} would have to wait, which its timeout of {seconds} s does not allow")
 
 
 @cython.final

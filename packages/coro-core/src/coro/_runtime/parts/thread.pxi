@@ -226,22 +226,29 @@ cdef class coro:
             exc = exc_type(exc_value)
         self.raise_exception(exc, force=False)
 
-    def join(self):
-        """Wait until the thread has ended; returns None. Any number of threads may wait. AssertionError when a thread
-        waits for itself; a thread that is never started never ends."""
-        cdef coro me
-        check_os_thread()
-        if self.link.flags & DEAD:
-            return
-        me = running_thread()
-        if me is self:
-            raise AssertionError("a thread cannot wait for its own end: join() was called on the running thread")
-        add_joiner(self, me)
-        try:
-            while not self.link.flags & DEAD:
-                suspend(me, WAIT_JOIN, self)
-        finally:
-            remove_joiner(self, me)
+    def join(self, timeout=None):
+        """Wait until the thread has ended; returns None. Any number of threads may wait.
+
+        ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when the thread has not
+        ended by then (``threading`` returns without a word). AssertionError when a thread waits for itself; a thread
+        that is never started never ends. TypeError or ValueError when the timeout is not a number."""
+        await_end(self, timeout, "join()")
+
+    def get(self, timeout=None):
+        """Wait until the thread has ended; returns what its function returned, or raises what it raised.
+
+            page = coro.spawn(fetch, url).get(timeout=10)
+
+        What is raised is the very exception, with its traceback. Only a thread that was asked to end, and did, raises
+        ``coro.CancelledError`` in place of its Shutdown, which would look like a Shutdown of the caller; so does one
+        that was cancelled before it ran. One that is not started yet is waited for. Any number of threads may call it,
+        as often as they like. The exception notifier is told of an error all the same, when the thread ends.
+
+        ``timeout`` as for join(): ``coro.TimeoutError`` when the thread has not ended by then, which is also what a
+        thread's own expired limit looks like; its ``dead`` tells. AssertionError when a thread waits for itself.
+        It is gevent's ``Greenlet.get`` and the ``Future.result`` of concurrent.futures."""
+        await_end(self, timeout, "get()")
+        return outcome_of(self)
 
     def set_max_selfish_acts(self, maximum):
         """Set how many socket operations in a row may succeed at once before the thread lets others run. Returns the
@@ -261,6 +268,54 @@ cdef class coro:
         if me is not self:
             raise ScheduleError(self)
         return suspend(me, WAIT_YIELD, None)
+
+
+cdef int await_end(coro t, object timeout, str call) except -1:
+    cdef coro me
+    check_os_thread()
+    check_timeout(timeout)
+    if t.link.flags & DEAD:
+        return 0
+    me = may_wait(timeout, call)
+    if me is t:
+        raise AssertionError(f"a thread cannot wait for its own end: {call} was called on the running thread")
+    if timeout is None:
+        stand_for_end(t, me)
+        return 0
+    limit = begin_limit(me, timeout)
+    try:
+        stand_for_end(t, me)
+    except Interrupted as exc:
+        end_limit(limit, timeout, call, exc)
+        raise
+    finally:
+        end_limit(limit, timeout, call, None)
+    return 0
+
+
+cdef int stand_for_end(coro t, coro me) except -1:
+    add_joiner(t, me)
+    try:
+        while not t.link.flags & DEAD:
+            suspend(me, WAIT_JOIN, t)
+    finally:
+        remove_joiner(t, me)
+    return 0
+
+
+cdef object outcome_of(coro t):
+    """What get() returns or raises for a thread that has ended."""
+    if t.link.flags & FAILED:
+        if isinstance(t.outcome, Shutdown):
+            raise CancelledError(t, "was shut down") from t.outcome
+        raise t.outcome
+    if t.link.flags & THREAD_LOST:
+        raise CancelledError(t, "was lost when this process was forked")
+    if t.link.flags & REFUSED:
+        raise CancelledError(t, "was given up when its loop ended")
+    if not t.link.flags & STARTED:
+        raise CancelledError(t, "was cancelled before it ran")
+    return t.outcome
 
 
 cdef object parked_frame(coro t):
