@@ -34,7 +34,7 @@ ORDER = """
     capi
     _sync
     _introspection
-    groups outcomes parallel signal_handler servers process files event_queue lru limits
+    groups outcomes parallel pools rates retries task_queues signal_handler servers process files event_queue lru limits
     read_stream locksmith gc_monitor
     asyncio_bridge log microthreads profiler print_profile file_watcher emulation
     _entry

@@ -131,6 +131,7 @@ from coro.exceptions import (
     LoopError,
     NoSwitchError,
     NotStartedError,
+    QueueShutDown,
     ScheduleError,
     Shutdown,
     SimultaneousError,
@@ -157,12 +158,16 @@ from coro.groups import group
 from coro.offload import in_thread
 from coro.outcomes import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, WaitResult, as_completed, wait
 from coro.parallel import FAILURE, SUCCESS, InParallelError, in_parallel, parallel_map
+from coro.pools import pool
 from coro.prefork import prefork
 from coro.process import waitpid
 from coro.profiler._benches import bench, rusage, rusage_bench
 from coro.profiler._session import get_the_profiler, new_profiler
+from coro.rates import rate_limiter
 from coro.resolver import dummy_resolver, get_resolver, set_resolver
+from coro.retries import retry
 from coro.servers import Server, serve
+from coro.task_queues import lifo_queue, priority_queue, queue
 from coro.tb import traceback_data
 from coro.tb import traceback_string as compact_traceback
 
@@ -208,13 +213,17 @@ if _typing.TYPE_CHECKING:
     from coro import optional as optional
     from coro import outcomes as outcomes
     from coro import parallel as parallel
+    from coro import pools as pools
     from coro import print_profile as print_profile
     from coro import process as process
     from coro import profiler as profiler
+    from coro import rates as rates
     from coro import read_stream as read_stream
     from coro import resolver as resolver
+    from coro import retries as retries
     from coro import servers as servers
     from coro import signal_handler as signal_handler
+    from coro import task_queues as task_queues
     from coro import tb as tb
     from coro import test as test
     from coro import testing as testing
@@ -283,6 +292,7 @@ __all__ = [
     "Memory",
     "NoSwitchError",
     "NotStartedError",
+    "QueueShutDown",
     "ScheduleError",
     "Server",
     "Shutdown",
@@ -356,6 +366,7 @@ __all__ = [
     "kevent_key",
     "kevent_target",
     "latch",
+    "lifo_queue",
     "lio_listio_error",
     "make_socket",
     "many_lio_reads",
@@ -370,12 +381,17 @@ __all__ = [
     "oserrors",
     "pack_blocks_for_write",
     "parallel_map",
+    "pool",
     "post",
     "prefork",
     "print_stderr",
+    "priority_queue",
     "py_event",
     "py_kevent",
+    "queue",
+    "rate_limiter",
     "remove_handler",
+    "retry",
     "run",
     "rusage",
     "rusage_bench",

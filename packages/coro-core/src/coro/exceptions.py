@@ -6,6 +6,7 @@ code must never eat one. Misuse of the scheduler derives from Exception like any
 
 from __future__ import annotations
 
+import queue
 from typing import Any
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "LoopError",
     "NoSwitchError",
     "NotStartedError",
+    "QueueShutDown",
     "ResolverNameError",
     "ScheduleError",
     "Shutdown",
@@ -153,6 +155,15 @@ class SimultaneousError(Exception):
 class ChannelClosed(Exception):
     """A value was put into a closed channel, or was to be taken from a closed channel that has none left. ``args[0]``
     is a sentence, ``args[1]`` the channel."""
+
+
+# From Python 3.13 on the standard library has a class for it, which programs that come from there catch.
+_ShutDown: type[Exception] = getattr(queue, "ShutDown", Exception)
+
+
+class QueueShutDown(_ShutDown):  # type: ignore[misc, valid-type]
+    """A ``coro.queue`` was shut down: a value was put into it, or it has no value left. ``args[0]`` is a sentence,
+    ``args[1]`` the queue. On Python 3.13 and later it is a ``queue.ShutDown`` as well."""
 
 
 class ClosedError(Exception):
