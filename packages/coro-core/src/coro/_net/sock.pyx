@@ -381,7 +381,7 @@ cdef class _descriptor:
 
     @property
     def closed(self):
-        """True once the descriptor is gone."""
+        """True after the descriptor was closed or detached."""
         return self.fd < 0
 
     # -- the ends of a life
@@ -419,7 +419,7 @@ cdef class _descriptor:
         return 0
 
     def close(self):
-        """Close the descriptor; nothing happens when it is closed already.
+        """Close the descriptor. Does nothing when it is closed already.
 
         Threads waiting for it get ``ClosedError(closer)``.  The object forgets the descriptor whatever
         close(2) reports.
@@ -427,12 +427,12 @@ cdef class _descriptor:
         self.c_close()
 
     def detach(self):
-        """Give the descriptor away without closing it: returns its number, and the object counts as closed.
+        """Give up the descriptor without closing it: returns its number, and the object counts as closed.
 
         Threads waiting for it get ``ClosedError``.  The descriptor stays non-blocking.
 
         Raises ``ClosedError``, and ``ValueError`` for a file_sock and while bytes are left that an interrupted
-        recv_exact() or readv() put back: whoever got the descriptor would never see them.  Receive them first.
+        recv_exact() or readv() put back: the new owner of the descriptor would never see them.  Receive them first.
         """
         cdef int fd
         self.check()
@@ -452,7 +452,7 @@ cdef class _descriptor:
     def dup(self):
         """A second sock on the same socket, with a descriptor of its own (close-on-exec).
 
-        Bytes that an interrupted recv_exact() or readv() put back stay with this one; the other begins behind them.
+        Bytes that an interrupted recv_exact() or readv() put back stay with this sock; the other begins after them.
         """
         cdef int fd
         cdef sock s
@@ -481,8 +481,8 @@ cdef class _descriptor:
     def makefile(self, mode="r", buffering=None, *, encoding=None, errors=None, newline=None):
         """A file object over a duplicate of the descriptor (closing it does not close the sock).
 
-        One for reading begins with the bytes that an interrupted recv_exact() or readv() put back, if there are any;
-        they are its own from then on.
+        A file for reading begins with the bytes that an interrupted recv_exact() or readv() put back, if there are any.
+        The sock no longer has them.
 
         The parameters are those of ``socket.makefile``: ``mode`` of the letters r, w, b; ``buffering`` -1 or
         None for the default, 0 for none (binary only), else a size in bytes.  Raises ``ValueError`` for a
@@ -498,7 +498,7 @@ include "sock_send.pxi"
 
 
 cdef class fd_sock(sock):
-    """``fd_sock(fd)``: a sock on an open descriptor of any kind; it closes it."""
+    """``fd_sock(fd)``: a sock on an open descriptor of any kind.  The sock owns the descriptor and closes it."""
 
     def __init__(self, fd):
         cdef int domain = AF_UNSPEC, stype = 0, number = _number(fd)
@@ -514,8 +514,8 @@ cdef class fd_sock(sock):
 cdef class file_sock(fd_sock):
     """``file_sock(fileobj)``: a sock on the descriptor of an object with ``fileno()``, which is kept alive.
 
-    The object stays the one owner of the descriptor: close() closes it, and once it was closed by others the
-    sock is closed, too.
+    The object still owns the descriptor: close() closes the object, and if other code closes the object, the sock is
+    closed, too.
     """
 
     def __init__(self, fileobj):

@@ -582,8 +582,9 @@ cdef class _receiver(_descriptor):
         """Receive at most ``buffer_size`` bytes; ``b''`` at the end of the stream.
 
         ``flags`` are those of recv(2). With MSG_DONTWAIT the call never waits and raises ``oserrors.EAGAIN``
-        instead. With MSG_TRUNC the result is as long as the kernel says: a datagram's real length, even beyond
-        ``buffer_size``, or what a TCP socket threw away. Bytes that the kernel did not deliver are zeros.
+        instead. With MSG_TRUNC the result has the length that the kernel reports: the real length of a datagram, even
+        beyond ``buffer_size``, or the number of bytes that a TCP socket discarded. Bytes that the kernel did not
+        deliver are zeros.
 
         Raises ``ValueError`` for a negative size and ``SimultaneousError`` while another thread receives.
         """
@@ -613,16 +614,16 @@ cdef class _receiver(_descriptor):
     def recv_exact(self, Py_ssize_t nbytes):
         """Receive exactly ``nbytes`` bytes.
 
-        Raises ``EOFError(partial)`` when the stream ends before; an interruption (a timeout, say) loses
-        nothing: the bytes read so far are returned first by the next receiving call.
+        Raises ``EOFError(partial)`` when the stream ends before.  An interruption (by a timeout, for example) loses
+        nothing: the next call that receives returns the bytes read so far first.
         """
         return self.c_recv_exact(nbytes)
 
     def readv(self, size_list):
         """Fill buffers of the given sizes; returns them as a tuple of bytes.
 
-        At the end of the stream only complete and partially filled ones are returned, ``()`` if nothing came.
-        Interrupted, it gives back what it read, as recv_exact() does.  Raises ``ValueError`` for a negative
+        At the end of the stream only complete and partially filled buffers are returned, ``()`` if nothing came.
+        An interrupted call puts back what it read, as recv_exact() does.  Raises ``ValueError`` for a negative
         size.
         """
         cdef coro me = running_thread()
@@ -655,8 +656,8 @@ cdef class _receiver(_descriptor):
     def recv_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
         """Receive into a writable buffer, at most ``nbytes`` (0: what it holds); returns the number of bytes.
 
-        With MSG_TRUNC the number is a datagram's real length, even beyond ``nbytes``; a TCP socket throws the bytes
-        away and leaves the buffer as it was.
+        With MSG_TRUNC the number is a datagram's real length, even beyond ``nbytes``.  A TCP socket discards the bytes
+        and leaves the buffer as it was.
 
         Raises ``ValueError`` when ``nbytes`` is negative or more than the buffer holds.
         """
@@ -769,8 +770,8 @@ cdef class _receiver(_descriptor):
     def wait_for_read(self):
         """Wait until the descriptor is readable or its peer has gone.
 
-        Returns the number of bytes (of a listening socket: of connections) that are there where that costs nothing,
-        which is with kqueue; otherwise 0, which means "ready, amount unknown".  The kernel is asked anew each time.
+        With kqueue, returns the number of bytes that can be read (for a listening socket: of connections).  Otherwise
+        returns 0, which means "ready, amount unknown".  Each call asks the kernel again.
         Raises ``SimultaneousError`` while another thread receives.
         """
         cdef coro me = running_thread()
@@ -811,9 +812,8 @@ cdef class _receiver(_descriptor):
     def accept(self):
         """Wait for a connection: ``(sock, address)``.
 
-        The new descriptor is close-on-exec.  Connections that ended while they were queued are skipped.
-        While the process has no descriptors left it tries again twenty times a second and says so once a
-        minute on stderr.
+        The new descriptor is close-on-exec.  Connections that ended while they were queued are skipped.  If the process
+        has no free descriptor, it tries again twenty times a second, and says so on stderr once a minute.
         """
         return self.c_accept()
 

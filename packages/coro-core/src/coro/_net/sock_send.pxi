@@ -448,9 +448,9 @@ cdef class sock(_receiver):
     def send(self, data, int flags=0):
         """Send all of ``data`` (any bytes-like object); returns its length.
 
-        Several threads may send: each call's data goes out in one piece, in the order of the calls.  When the
-        call is left by an exception, ``exc.bytes_sent`` says how many bytes had gone out. With MSG_DONTWAIT
-        it raises ``oserrors.EAGAIN`` instead of waiting.
+        Several threads may send: the data of each call goes out in one piece, in the order of the calls.  If an
+        exception ends the call, ``exc.bytes_sent`` is how many bytes were sent. With MSG_DONTWAIT the call raises
+        ``oserrors.EAGAIN`` instead of waiting.
         """
         cdef Py_ssize_t done
         if type(data) is not bytes:
@@ -563,7 +563,7 @@ cdef class sock(_receiver):
     def send_fds(self, data, fds, int flags=0, address=None):
         """Send ``data`` (at least one byte) over a UNIX socket, with open descriptors; returns its length.
 
-        The kernel duplicates the descriptors: close yours when you like.
+        The kernel duplicates the descriptors, so you may close yours at any time.
         """
         numbers = _array("i", [_number(f) for f in fds])
         return self.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, numbers)], flags, address)
@@ -571,20 +571,20 @@ cdef class sock(_receiver):
     def sendfile(self, file, offset=0, count=None):
         """Send ``count`` bytes (None: all) of a file from ``offset`` on; returns the number of bytes sent.
 
-        ``file`` is a descriptor, an object with ``fileno()``, or one that only has ``read()``.  sendfile(2)
-        does it for regular files (reading them from disk blocks the process); for everything else it reads
-        and writes, from the present position if the file has none to set.  A file object's position ends
-        behind what was sent.  Raises ``ValueError`` for negative numbers; ``exc.bytes_sent`` as in send().
+        ``file`` is a descriptor, an object with ``fileno()``, or one that only has ``read()``.  For regular
+        files it uses sendfile(2), and reading them from the disk blocks the process.  For everything else it reads and
+        writes, from the present position if the file cannot seek.  Afterwards the position of a file object is after
+        what was sent.  Raises ``ValueError`` for negative numbers; ``exc.bytes_sent`` as in send().
         """
         return _sendfile(self, file, offset, count)
 
     def wait_for_write(self):
         """Wait until the descriptor takes data or its peer has gone.
 
-        Returns the number of bytes there is room for where that costs nothing, which is with kqueue; otherwise 0, which
-        means "ready, amount unknown".
+        With kqueue, returns the number of bytes there is room for.  Otherwise returns 0, which means "ready, amount
+        unknown".
 
-        Behind other threads that send, it waits for its turn in the queue first.
+        If other threads send, it first waits for its turn in their queue.
         """
         cdef coro me = running_thread()
         cdef FdPoller p
@@ -633,14 +633,14 @@ cdef class sock(_receiver):
         return 0
 
     def connect(self, address):
-        """Connect; returns when the connection stands.
+        """Connect; returns when the connection is established.
 
         A host name is resolved by ``coro.get_resolver()``, and its addresses are tried in order; the last
-        one's error is raised.  A UNIX listener whose queue is full is tried again until there is room.
+        one's error is raised.  If the queue of a UNIX listener is full, it is tried again until there is room.
 
-        An attempt that was interrupted goes on in the kernel.  connect() to the same address waits for it; to another
-        one gives it up first, where the system can do that (Linux), and raises ``oserrors.EALREADY`` elsewhere, or when
-        the attempt was begun by others.
+        An interrupted attempt continues in the kernel.  A connect() to the same address waits for it.  A connect() to
+        another address first gives the attempt up, where the system can do that (Linux).  It raises
+        ``oserrors.EALREADY`` elsewhere, or when others began the attempt.
 
         Raises ``coro.NameError`` for an unknown name, ``TypeError``/``ValueError``/``OverflowError`` for a
         malformed address.
@@ -648,7 +648,7 @@ cdef class sock(_receiver):
         self.c_connect(address, True)
 
     def connect_addr(self, address, resolve=False):
-        """connect() to a numeric address; a name is a ``ValueError`` unless ``resolve`` is true."""
+        """connect() to a numeric address.  ``ValueError`` for a name unless ``resolve`` is true."""
         self.c_connect(address, bool(resolve))
 
     # -- the rest of the socket calls
@@ -664,7 +664,7 @@ cdef class sock(_receiver):
             raise _error(errno)
 
     def listen(self, int backlog=BACKLOG):
-        """Accept connections; ``backlog`` is how many may queue (the kernel cuts it to its own limit)."""
+        """Let connections queue, at most ``backlog`` of them.  The kernel may lower that number to its own limit."""
         self.check()
         if listen(self.fd, backlog) < 0:
             raise _error(errno)
@@ -687,7 +687,7 @@ cdef class sock(_receiver):
         return _format(&sa, length)
 
     def getsockname(self):
-        """Our own address.  Raises ``oserrors.EBADF`` on a closed sock."""
+        """The socket's own address.  Raises ``oserrors.EBADF`` on a closed sock."""
         cdef sockaddr_storage sa
         cdef socklen_t length = sizeof(sa)
         if c_getsockname(self.fd, <sockaddr *>&sa, &length) < 0:
