@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import queue
 import signal
 
 import coro
@@ -36,12 +37,12 @@ class Room:
     def say(self, text: str) -> None:
         """Tell all members. This never waits, so a slow member delays nobody."""
         for member in self.members.values():
-            if len(member.lines) < LINES_BEHIND:
-                member.lines.put(text)
-            else:
+            try:
+                member.lines.put_nowait(text)
+            except queue.Full:
                 member.thread.shutdown()
 
-    def serve(self, conn: coro.sock, address: object) -> None:
+    def serve(self, conn: coro.Stream, address: object) -> None:
         """The thread of one connection. The server closes the connection afterwards."""
         stream = sock_stream(conn, limit=LONGEST_LINE)
         try:
@@ -62,13 +63,13 @@ class Room:
         except* ConnectionError:
             pass  # the member's machine is gone
 
-    def ask_name(self, conn: coro.sock, stream: sock_stream) -> str:
+    def ask_name(self, conn: coro.Stream, stream: sock_stream) -> str:
         conn.send(b"* your name?\r\n")
         while (name := self.read(stream)) in self.members:
             conn.send(b"* somebody has this name already, another one?\r\n")
         return name
 
-    def talk(self, conn: coro.sock, stream: sock_stream, name: str, lines: coro.channel[str]) -> None:
+    def talk(self, conn: coro.Stream, stream: sock_stream, name: str, lines: coro.channel[str]) -> None:
         with coro.group() as group, lines:  # the channel is closed first, and that ends the thread that sends
             group.spawn(send_lines, conn, lines)
             while text := self.read(stream):
@@ -80,7 +81,7 @@ class Room:
             return stream.read_line(b"\n").decode(errors="replace").strip()
 
 
-def send_lines(conn: coro.sock, lines: coro.channel[str]) -> None:
+def send_lines(conn: coro.Stream, lines: coro.channel[str]) -> None:
     for line in lines:
         conn.send(f"{line}\r\n".encode())
 

@@ -70,7 +70,7 @@ def test_a_name_is_taken_once(server: coro.Server) -> None:
 @pytest.mark.coro
 def test_silence(server: coro.Server, coro_autojump_clock: testing.virtual_clock) -> None:
     with member(server, "ann") as ann:
-        coro.sleep_relative(599)
+        coro.sleep(599)
         ann.type("still here")
         assert ann.read() == "ann: still here"
         assert ann.read() == "* you have been silent for too long, goodbye"

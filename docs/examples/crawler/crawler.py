@@ -2,15 +2,14 @@
 
     python crawler.py http://127.0.0.1:8000/ --deadline 60
 
-Each page has a thread of its own. How many work at once is a matter of semaphores: so many altogether, and so many for
-each host, with a pause between two requests to a host. A page that fails is tried again, later each time.
+Each page has a thread of its own. Semaphores say how many work at once, altogether and for each host. A rate limiter
+says how many requests a host gets in a second. A page that fails is tried again, later each time.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import random
 import re
 import sys
 from urllib.parse import urldefrag, urljoin, urlsplit
@@ -54,13 +53,7 @@ class Host:
 
     def __init__(self, at_once: int, rate: float) -> None:
         self.places = coro.semaphore(at_once)
-        self.turns = coro.mutex()
-        self.pause = 1 / rate
-
-    def wait_for_turn(self) -> None:
-        """At most `rate` threads a second come back from here."""
-        with self.turns:
-            coro.sleep_relative(self.pause)
+        self.rate = coro.rate_limiter(rate, burst=1)
 
 
 @dataclasses.dataclass
@@ -78,6 +71,14 @@ class Crawler:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.places = coro.semaphore(limits.at_once)
+        self.again = coro.retry(
+            on=Trouble,
+            attempts=limits.attempts,
+            budget=None,
+            wait_initial=limits.back_off,
+            wait_jitter=limits.back_off / 10,
+            wait_max=60,
+        )
         self.hosts: dict[str, Host] = {}
         self.seen: set[str] = set()
         self.found: dict[str, int] = {}  # address -> status
@@ -87,12 +88,9 @@ class Crawler:
     def crawl(self, start: str) -> bool:
         """Fetch `start` and what it leads to. Returns whether that was done within the deadline."""
         self.hosts[urlsplit(start).netloc] = Host(self.limits.per_host, self.limits.rate)
-        try:
-            with coro.timeout(self.limits.deadline), coro.group() as pages:
-                self.add(start, pages)
-        except coro.TimeoutError:
-            return False
-        return True
+        with coro.move_on_after(self.limits.deadline) as scope, coro.group() as pages:
+            self.add(start, pages)
+        return not scope.expired
 
     def add(self, url: str, pages: coro.group) -> None:
         url = urldefrag(url).url
@@ -102,29 +100,16 @@ class Crawler:
 
     def visit(self, url: str, pages: coro.group) -> None:
         try:
-            self.found[url], text = self.try_to_fetch(url)
+            self.found[url], text = self.again.call(self.fetch_in_turn, url)
         except Trouble as e:
             self.failed[url] = str(e)
         else:
             for link in LINK.findall(text):
                 self.add(urljoin(url, link), pages)
 
-    def try_to_fetch(self, url: str) -> tuple[int, str]:
-        pause = self.limits.back_off
-        for attempt in range(1, self.limits.attempts + 1):
-            try:
-                return self.fetch_in_turn(url)
-            except Trouble:
-                if attempt == self.limits.attempts:
-                    raise
-            coro.sleep_relative(pause + random.uniform(0, pause / 10))
-            pause *= 2
-        raise AssertionError("not reached")
-
     def fetch_in_turn(self, url: str) -> tuple[int, str]:
         host = self.hosts[urlsplit(url).netloc]
-        with host.places, self.places:
-            host.wait_for_turn()
+        with host.places, self.places, host.rate:
             self.under_way += 1
             try:
                 with coro.timeout(self.limits.patience):
@@ -145,7 +130,7 @@ class Crawler:
 def show_progress(crawler: Crawler) -> None:
     while True:
         print(f"\r{crawler.progress()}\033[K", end="", file=sys.stderr, flush=True)
-        coro.sleep_relative(0.1)
+        coro.sleep(0.1)
 
 
 def main(start: str, limits: Limits) -> int:

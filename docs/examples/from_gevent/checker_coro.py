@@ -18,13 +18,13 @@ Answers = coro.channel[tuple[str, str]]
 
 def check(target: str, answers: Answers) -> None:
     host, _, port = target.rpartition(":")
-    try:
-        with coro.timeout(PATIENCE), coro.connect(host, int(port)) as s:
-            state = s.recv(100).decode(errors="replace").strip() or "closed"
-    except coro.TimeoutError:
-        state = "no answer"
-    except OSError as e:
-        state = str(e)
+    state = "no answer"
+    with coro.move_on_after(PATIENCE):
+        try:
+            with coro.connect(host, int(port)) as s:
+                state = s.recv(100).decode(errors="replace").strip() or "closed"
+        except OSError as e:
+            state = str(e)
     answers.put((target, state))
 
 
@@ -37,17 +37,17 @@ def main(targets: list[str], rounds: int, pause: float) -> None:
     stop = coro.event()
     signal_handler.register(signal.SIGTERM, lambda number: stop.set())
     answers = Answers(100)
-    with coro.group() as reporter, answers:
-        reporter.spawn(report, answers)
-        for _ in range(rounds):
-            with coro.group(limit=20) as checks:
-                for target in targets:
-                    checks.spawn(check, target, answers)
-            try:
-                coro.with_timeout(pause, stop.wait)
-                break
-            except coro.TimeoutError:
-                pass
+    reporter = coro.spawn(report, answers)
+    pool = coro.pool(20)
+    for _ in range(rounds):
+        for target in targets:
+            pool.spawn(check, target, answers)
+        pool.join()
+        with coro.move_on_after(pause):
+            stop.wait()
+            break
+    answers.close()
+    reporter.get()
 
 
 if __name__ == "__main__":

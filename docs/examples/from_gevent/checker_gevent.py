@@ -45,8 +45,9 @@ def main(targets, rounds, pause):
     reporter = gevent.spawn(report, answers)
     pool = Pool(20)
     for _ in range(rounds):
-        checks = [pool.spawn(check, target, answers) for target in targets]
-        gevent.joinall(checks)
+        for target in targets:
+            pool.spawn(check, target, answers)
+        pool.join()
         if stop.wait(pause):
             break
     answers.put(None)

@@ -89,8 +89,7 @@ def main(folder: Path, workers: int, limit: float, grace: float) -> None:
         print("waiting for jobs in", jobs.inbox, flush=True)
         jobs.stop.wait()
         try:
-            with coro.timeout(grace):
-                queue.join()
+            queue.join(timeout=grace)
         except coro.TimeoutError:
             queue.shutdown()
 
