@@ -21,7 +21,7 @@ copyright = "the coro authors"  # Sphinx looks for this name
 version = ".".join(coro.__version__.split(".")[:2])
 release = coro.__version__
 
-extensions = ["sphinx.ext.autodoc", "changelog_fragments", "completeness"]
+extensions = ["sphinx.ext.autodoc", "changelog_fragments", "completeness", "docstring_examples"]
 exclude_patterns = ["_build"]
 
 # What has the colour of links; the theme has names of the reference in red, which says that something is wrong.
