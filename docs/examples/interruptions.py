@@ -13,10 +13,10 @@ def transfer(s: coro.sock, data: bytes) -> None:
 
 def worker() -> None:
     try:
-        coro.sleep_relative(3600)
+        coro.sleep(3600)
     finally:
         with coro.shield(5):  # five seconds to say goodbye, shutdown or not
-            coro.sleep_relative(0.01)
+            coro.sleep(0.01)
             print("cleaned up")
 
 
@@ -31,7 +31,7 @@ def main() -> None:
     with_limit = coro.timeout(0.01)
     try:
         with with_limit:
-            coro.sleep_relative(3600)
+            coro.sleep(3600)
     except coro.TimeoutError:
         print("expired:", with_limit.expired)
 

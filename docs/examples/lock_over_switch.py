@@ -14,7 +14,7 @@ lock = threading.Lock()
 
 def holder() -> None:
     with lock:
-        coro.sleep_relative(0.01)  # suspended with the lock in hand
+        coro.sleep(0.01)  # suspended with the lock in hand
 
 
 def waiter() -> None:

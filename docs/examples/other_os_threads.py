@@ -14,7 +14,7 @@ def slow_square(n: int) -> int:
 def ticker(stop: list[bool]) -> int:
     ticks = 0
     while not stop:
-        coro.sleep_relative(0.002)
+        coro.sleep(0.002)
         ticks += 1
     return ticks
 

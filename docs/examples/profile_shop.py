@@ -38,7 +38,7 @@ def search(words: str) -> str:
 def sell(title: str) -> int:
     """Take one out of the stock; how many are left."""
     with stock_lock:
-        coro.sleep_relative(0.0005)  # the books are kept somewhere else
+        coro.sleep(0.0005)  # the books are kept somewhere else
         stock[title] -= 1
         return stock[title]
 

@@ -17,7 +17,7 @@ def take_orders(shop: str, orders: range) -> None:
     for order in orders:
         with journal_lock:
             journal.append((shop, order))
-        coro.sleep_relative(0.001)
+        coro.sleep(0.001)
 
 
 def check_credit(service: coro.sock, customer: str) -> bytes:
@@ -33,7 +33,7 @@ def main(path: str) -> None:
     coro.spawn(take_orders, "south", range(3), thread_name="south")
     backdoor.start(unix_path=path, welcome_message="The shop's back door.")
     print("ready", flush=True)
-    coro.sleep_relative(3600)
+    coro.sleep(3600)
     far_end.close()
 
 

@@ -13,7 +13,7 @@ def fetch(connect: Callable[[], coro.Stream], name: bytes, attempts: int = 3, pa
     """Ask a server for a line; when the connection breaks, or an answer takes 30 seconds, try again after a pause."""
     for attempt in range(attempts):
         if attempt:
-            coro.sleep_relative(pause)
+            coro.sleep(pause)
         try:
             with connect() as conn, coro.timeout(30):
                 conn.send(name + b"\r\n")

@@ -22,7 +22,7 @@ def main() -> None:
     install()
     a, b = coro.socketpair()
     coro.spawn(a.recv, 100, thread_name="reader")
-    sleeper = coro.spawn(coro.sleep_relative, 3600, thread_name="sleeper")
+    sleeper = coro.spawn(coro.sleep, 3600, thread_name="sleeper")
     coro.yield_slice()
     print("ready", flush=True)
     sleeper.join()

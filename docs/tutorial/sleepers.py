@@ -20,7 +20,7 @@ class Sleepers:
     def sleep(self, seconds: float) -> None:
         self.asleep += 1
         self.most = max(self.most, self.asleep)
-        coro.sleep_relative(seconds)
+        coro.sleep(seconds)
         self.asleep -= 1
         self.woken += 1
         coro.write_stderr("*")

@@ -43,13 +43,13 @@ def wait(
     timeout: SupportsFloat | None = None,
     return_when: Literal["ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"] = ALL_COMPLETED,
 ) -> WaitResult[_T]:
-    """Wait until threads have ended; returns two sets, ``(done, not_done)``. Ask those in ``done`` with ``get()``.
+    """Wait until threads have ended; returns two sets, ``(done, not_done)``. Ask those in ``done`` with ``get()``::
 
         done, late = coro.wait([coro.spawn(ask, peer) for peer in peers], timeout=5)
 
-    timeout: a number of seconds; then the result tells who has not ended, and nothing is raised. 0 only looks, None is
-    for ever. return_when: ``coro.ALL_COMPLETED``, ``FIRST_COMPLETED`` or ``FIRST_EXCEPTION`` (a Shutdown counts as
-    one). Without threads it returns at once.
+    timeout: a number of seconds; after that the result tells which have not ended, and nothing is raised. 0 only looks,
+    None is for ever. return_when: ``coro.ALL_COMPLETED``, ``FIRST_COMPLETED`` or ``FIRST_EXCEPTION`` (a Shutdown counts
+    as one). Without threads it returns at once.
 
     Raises TypeError for what is no thread, TypeError or ValueError for an impossible timeout, ValueError for another
     ``return_when``, AssertionError when the caller is one of the threads, YieldFromMain when main would have to wait.
@@ -101,7 +101,7 @@ def _take(watch: scheduler._EndWatch, done: set[scheduler.coro], return_when: st
 def as_completed(
     threads: Iterable[scheduler.coro[_T]], timeout: SupportsFloat | None = None
 ) -> Iterator[scheduler.coro[_T]]:
-    """An iterator over threads in the order in which they end; those that have ended already come first.
+    """An iterator over threads in the order in which they end; those that have ended already come first::
 
         for thread in coro.as_completed(downloads):
             print(thread.name, thread.get())

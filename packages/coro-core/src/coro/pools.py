@@ -81,7 +81,7 @@ class _Call:
 
 
 class pool:
-    """At most ``size`` calls at once, each in a thread.
+    """At most ``size`` calls at once, each in a thread::
 
         downloads = coro.pool(10)
         for url in urls:

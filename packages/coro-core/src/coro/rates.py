@@ -37,7 +37,7 @@ class RateLimiterStatistics(NamedTuple):
 
 
 class rate_limiter:
-    """At most ``rate`` of something in ``per`` seconds, on average.
+    """At most ``rate`` of something in ``per`` seconds, on average::
 
         limiter = coro.rate_limiter(10)           # ten a second
         for url in urls:

@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class retry:
-    """A rule for trying again. As a decorator, as a call, and for a block:
+    """A rule for trying again. As a decorator, as a call, and for a block::
 
         @coro.retry(on=OSError, attempts=5)
         def fetch(url): ...

@@ -50,7 +50,7 @@ class QueueStatistics(NamedTuple):
 
 
 class queue(Generic[_T]):
-    """A queue of work with the methods of ``queue.Queue``: first in, first out.
+    """A queue of work with the methods of ``queue.Queue``: first in, first out::
 
         jobs = coro.queue(maxsize=100)
 

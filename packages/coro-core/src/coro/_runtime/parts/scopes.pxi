@@ -98,7 +98,7 @@ cdef class move_on_after(Limit):
     ``scope.expired`` tells afterwards whether that has happened. An int or float of seconds; negative counts as 0.
     Everything else that leaves the block is raised as ever, the limits of blocks outside too, and for generators the
     same holds as for ``coro.timeout``. The name is trio's; it is ``ignore_after`` in curio, ``Timeout(seconds, False)``
-    in gevent.
+    in gevent::
 
         with coro.move_on_after(2) as scope:
             answer = ask(peer)

@@ -235,7 +235,7 @@ cdef class coro:
         await_end(self, timeout, "join()")
 
     def get(self, timeout=None):
-        """Wait until the thread has ended; returns what its function returned, or raises what it raised.
+        """Wait until the thread has ended; returns what its function returned, or raises what it raised::
 
             page = coro.spawn(fetch, url).get(timeout=10)
 
