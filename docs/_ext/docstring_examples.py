@@ -1,8 +1,8 @@
 """Shows the examples in docstrings as code.
 
-A docstring sets an example apart by a blank line and four spaces, which reads well in help(). reStructuredText takes that
-for a quotation and flows its lines together, so a directive is put before it here. What Python can parse is highlighted
-as Python, anything else (commands, layouts of records) is shown as it is.
+A docstring sets an example apart by a blank line and four spaces, which reads well in help(). reStructuredText takes
+that for a quotation and flows its lines together, so a directive is put before it here. What Python can parse is
+highlighted as Python, anything else (commands, layouts of records) is shown as it is.
 """
 
 from __future__ import annotations
