@@ -4,8 +4,8 @@ Public is what stands in `__all__`; for `coro` itself together with the two name
 import does not hide built-in exceptions. The opposite needs no code: autodoc warns about a name that is gone. Each
 package also has a page of text and one in the reference, named after it.
 
-It fails, too, where a public docstring has what only maintainers need: invariants, and designs that were rejected. These
-belong into comments.
+It fails, too, where a public docstring has what only maintainers need: invariants, and designs that were rejected.
+These belong into comments.
 """
 
 from __future__ import annotations

@@ -14,18 +14,11 @@ import manual_blocks
 import pytest
 from manual_blocks import commands, reading, running
 
-#: Pages whose blocks do not run yet.
-NOT_YET = {"docs/operate/debugging.rst"}
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in manual_blocks.pages("coro-core") if page not in NOT_YET])
+@pytest.mark.parametrize("page", manual_blocks.pages("coro-core"))
 def test_page(page: str) -> None:
     manual_blocks.check(page)
-
-
-def test_only_pages_that_exist_are_left_out() -> None:
-    assert NOT_YET <= set(manual_blocks.pages("coro-core"))
 
 
 def blocks(folder: Path, text: str, name: str = "page.rst") -> list[reading.Block]:
