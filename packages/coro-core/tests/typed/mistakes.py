@@ -107,10 +107,10 @@ thread: coro.coro[int] = spawn(length, "text")
 named: coro.coro[int] = spawn(length, "text").set_name("counter")
 strange: coro.coro[str] = spawn(length, "text")  # wrong
 any_thread: coro.coro = thread
-thread.result + 1  # wrong
+thread.result.upper()  # wrong
 thread.jion()  # wrong
 thread.kill()  # wrong
-g.spawn(ask, "host", 80).result.decode()  # wrong
+g.spawn(ask, "host", 80).result.encode()  # wrong
 limited: int = coro.with_timeout(1, ask, "host", 80)  # wrong
 
 

@@ -194,6 +194,6 @@ def run(main: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
             if isinstance(thread.exception, Interrupted):
                 raise thread.exception from None
             raise thread.exception
-        return thread.result  # type: ignore[return-value]
+        return thread.result  # type: ignore[no-any-return]
     finally:
         del thread
