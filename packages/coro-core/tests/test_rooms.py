@@ -40,7 +40,7 @@ ORDER = """
     _entry
     prefork
     __init__
-    backdoor frontdoor debug testing test demo
+    backdoor frontdoor debug testing test demo __main__
 """.split()
 
 #: (file, what it looks up at): why it may.

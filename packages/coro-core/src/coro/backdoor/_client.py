@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from coro.backdoor import _telnet
@@ -173,15 +173,15 @@ class Client:
 
 
 @contextlib.contextmanager
-def line_editing(client: Client) -> Iterator[None]:
+def line_editing(complete: Callable[[str, int], str | None], history: str = HISTORY) -> Iterator[None]:
     """readline with completion and a history file, where this Python has it."""
     try:
         import readline
     except ImportError:
         yield
         return
-    path = os.path.expanduser(HISTORY)
-    readline.set_completer(client.complete)
+    path = os.path.expanduser(history)
+    readline.set_completer(complete)
     readline.set_completer_delims(" \t\n`~!@#$%^&*()-=+[{]}\\|;:'\",<>/?")
     readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
     with contextlib.suppress(OSError):
@@ -241,7 +241,7 @@ def main(arguments: list[str] | None = None, program: str = "python -m coro.back
         try:
             if interactive:
                 signal.signal(signal.SIGINT, client.interrupt)
-                with line_editing(client):
+                with line_editing(client.complete):
                     client.run()
             else:
                 client.run()
