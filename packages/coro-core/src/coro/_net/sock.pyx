@@ -89,7 +89,6 @@ cdef enum:
     BIG = 1048576           # most bytes asked of a stream at once beyond that
     IOVECS = 64             # pieces per gathering call
     JOIN = 16384            # pieces smaller than this in total are joined: a copy is cheaper than the vectors
-    BACKLOG = 4096
 
     MUST_WAIT = -2          # in place of a number of bytes: park now
     SEND_TRY = 0            # how send_rest() begins: with an attempt, after one that would have blocked, after a wait
@@ -498,7 +497,8 @@ include "sock_send.pxi"
 
 
 cdef class fd_sock(sock):
-    """``fd_sock(fd)``: a sock on an open descriptor of any kind.  The sock owns the descriptor and closes it."""
+    """fd_sock(fd)\n--\n\n\
+    ``fd_sock(fd)``: a sock on an open descriptor of any kind.  The sock owns the descriptor and closes it."""
 
     def __init__(self, fd):
         cdef int domain = AF_UNSPEC, stype = 0, number = _number(fd)
@@ -512,7 +512,8 @@ cdef class fd_sock(sock):
 
 
 cdef class file_sock(fd_sock):
-    """``file_sock(fileobj)``: a sock on the descriptor of an object with ``fileno()``, which is kept alive.
+    """file_sock(fileobj)\n--\n\n\
+    ``file_sock(fileobj)``: a sock on the descriptor of an object with ``fileno()``, which is kept alive.
 
     The object still owns the descriptor: close() closes the object, and if other code closes the object, the sock is
     closed, too.
@@ -755,7 +756,8 @@ def make_socket(domain, stype):
     return sock(domain, stype)
 
 
-def socketpair(domain=AF_UNIX, stype=SOCK_STREAM, protocol=0):
+# AF_UNIX and SOCK_STREAM, which are 1 everywhere: inspect.signature can show a number, but no constant of C.
+def socketpair(domain=1, stype=1, protocol=0):
     """Two connected socks (close-on-exec).  Raises the classes of ``coro.oserrors``, and TypeError for an argument that
     is not an integer."""
     cdef int a, b, d = _index(domain), t = _index(stype), p = _index(protocol)

@@ -414,7 +414,8 @@ cdef int connect_one(sock s, coro me, object address) except -1:
 
 
 cdef class sock(_receiver):
-    """A descriptor whose calls block only the calling thread.
+    """sock(domain=2, stype=1, protocol=0, fd=-1)\n--\n\n\
+    A descriptor whose calls block only the calling thread.
 
     ``sock(domain=AF.INET, stype=SOCK.STREAM, protocol=0, fd=-1)`` makes a socket; with ``fd`` it adopts an
     open descriptor of any kind (and sets O_NONBLOCK on it, which everybody sharing its open file description
@@ -663,7 +664,7 @@ cdef class sock(_receiver):
         if bind(self.fd, <sockaddr *>&sa, length) < 0:
             raise _error(errno)
 
-    def listen(self, int backlog=BACKLOG):
+    def listen(self, int backlog=4096):
         """Let connections queue, at most ``backlog`` of them.  The kernel may lower that number to its own limit."""
         self.check()
         if listen(self.fd, backlog) < 0:

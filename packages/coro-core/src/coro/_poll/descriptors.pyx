@@ -171,7 +171,8 @@ cdef py_kevent new_event(object ident, int filter, unsigned int flags, unsigned 
 
 
 cdef class kevent_key:
-    """Names a registration: hashable, compared with ``==`` by ``filter`` and ``ident``."""
+    """kevent_key(filter, ident)\n--\n\n\
+    Names a registration: hashable, compared with ``==`` by ``filter`` and ``ident``."""
 
     def __init__(self, filter, ident):
         """A key.

@@ -48,7 +48,7 @@ def wait_for(ident: _Ident, filter: int, fflags: int = 0, data: int = 0) -> py_k
 def set_handler(
     event: tuple[_Ident, int],
     handler: Callable[[py_kevent], object],
-    flags: int = ...,
+    flags: int = 0x11,
     fflags: int = 0,
     data: int = 0,
 ) -> None: ...

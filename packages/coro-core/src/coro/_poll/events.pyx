@@ -695,7 +695,8 @@ def wait_for(ident, filter, fflags=0, data=0):
     return event_poller().wait_event(ident, filter, fflags, data)
 
 
-def set_handler(event, handler, flags=EV_ADD | EV_ONESHOT, fflags=0, data=0):
+# EV.ADD | EV.ONESHOT: inspect.signature can show a number, but no constant of C.
+def set_handler(event, handler, flags=0x11, fflags=0, data=0):
     """Call a function in a new thread whenever an event happens.
 
     event: ``(ident, filter)`` as for wait_for().

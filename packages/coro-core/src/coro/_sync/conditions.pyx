@@ -36,7 +36,8 @@ cdef enum:
 
 
 cdef class condition_variable(Primitive):
-    """Threads wait, and other threads wake them. It has no lock and no memory: a wake-up is lost if no thread waits.
+    """condition_variable()\n--\n\n\
+    Threads wait, and other threads wake them. It has no lock and no memory: a wake-up is lost if no thread waits.
 
     ``len(c)`` is the number of threads that wait."""
 
@@ -135,7 +136,8 @@ cdef class condition_variable(Primitive):
 
 
 cdef class inverted_semaphore(Counted):
-    """Counts what is under way; ``block_till_zero()`` waits until nothing is.
+    """inverted_semaphore(value=0)\n--\n\n\
+    Counts what is under way; ``block_till_zero()`` waits until nothing is.
 
     ``value`` (int >= 0, also ``int(s)``) is the count. ``with s:`` counts the block."""
 
@@ -220,7 +222,8 @@ cdef class inverted_semaphore(Counted):
 
 
 cdef class event(Primitive):
-    """Something that has happened or not. ``set()`` lets all waiting threads go on; ``clear()`` makes it not have
+    """event()\n--\n\n\
+    Something that has happened or not. ``set()`` lets all waiting threads go on; ``clear()`` makes it not have
     happened.
 
     A thread that ``set()`` has let go stays so, even if the event is cleared before the thread has run."""
@@ -277,7 +280,8 @@ cdef class event(Primitive):
 
 
 cdef class latch(Primitive):
-    """Opens for good when it has been counted down ``count`` times (int >= 0, default 1). ``missing`` is how many are
+    """latch(count=1)\n--\n\n\
+    Opens for good when it has been counted down ``count`` times (int >= 0, default 1). ``missing`` is how many are
     left."""
 
     def __cinit__(self, count=1):
@@ -332,7 +336,8 @@ cdef class latch(Primitive):
 
 
 cdef class barrier(Primitive):
-    """Lets ``parties`` threads (int >= 1) go on together: each waits until as many have come. Then it starts over.
+    """barrier(parties)\n--\n\n\
+    Lets ``parties`` threads (int >= 1) go on together: each waits until as many have come. Then it starts over.
 
     A thread that is interrupted while it waits counts as not having come."""
 

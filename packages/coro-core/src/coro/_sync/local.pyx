@@ -39,7 +39,8 @@ cdef extern from "Python.h":
 
 
 cdef class ThreadLocal:
-    """Attributes with a value for each thread. If one thread sets ``local.x = 1``, no other sees it. The values vanish
+    """ThreadLocal(*args, **kwargs)\n--\n\n\
+    Attributes with a value for each thread. If one thread sets ``local.x = 1``, no other sees it. The values vanish
     with their thread. Code outside any thread (the scheduler, other OS threads) has values of its own, one set for each
     OS thread.
 

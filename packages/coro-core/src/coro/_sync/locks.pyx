@@ -84,7 +84,8 @@ cdef int check_blocking(object blocking, object timeout) except -1:
 
 
 cdef class mutex(Primitive):
-    """A lock that one thread at a time holds. That thread may lock it again, and has to unlock it as often.
+    """mutex()\n--\n\n\
+    A lock that one thread at a time holds. That thread may lock it again, and has to unlock it as often.
 
     ``owner`` is the thread that holds it, or None; ``len(m)`` the number of threads that wait. ``with m:`` locks and
     unlocks."""
@@ -251,7 +252,8 @@ cdef class mutex(Primitive):
 
 
 cdef class rw_lock(Primitive):
-    """A lock for many readers or one writer; waiting writers go before readers.
+    """rw_lock()\n--\n\n\
+    A lock for many readers or one writer; waiting writers go before readers.
 
     A thread that holds it for reading may read-lock it again at once, even if others wait. A thread that holds it for
     writing may lock it again either way. A reader cannot become a writer, since two threads that tried would wait for
@@ -485,7 +487,8 @@ cdef class hold:
 
 
 cdef class semaphore(Counted):
-    """A number of units that threads take and give back, first come first served.
+    """semaphore(value)\n--\n\n\
+    A number of units that threads take and give back, first come first served.
 
     ``value`` is how many there are at first (int >= 0). A request for many units is not overtaken by requests for few.
     ``avail`` (and ``int(s)``) is the number that can be taken now; units reserved for a thread that was woken and has

@@ -311,7 +311,8 @@ cdef class values_line:
 
 
 cdef class fifo(Buffer):
-    """A queue: push() at one end, pop() at the other, which waits while there is nothing.
+    """fifo(maxsize=None)\n--\n\n\
+    A queue: push() at one end, pop() at the other, which waits while there is nothing.
 
     ``maxsize`` (int >= 1) makes push() wait while there are as many values inside; None, the default, is no limit.
     ``len(f)`` counts the values; iterating shows them from the first to the last and takes none."""
@@ -400,7 +401,8 @@ cdef class fifo(Buffer):
 
 
 cdef class channel(Buffer):
-    """A pipe for values between threads that knows its end.
+    """channel(capacity=1)\n--\n\n\
+    A pipe for values between threads that knows its end.
 
     ``capacity`` (int >= 0, default 1) is how many values may lie in it; with 0 a put waits until somebody takes the
     value. After close() nothing can be put in; what is inside can still be taken, then get() raises ChannelClosed.

@@ -78,7 +78,8 @@ cdef bint leave_limit(Limit scope, object exc) except -1:
 
 @cython.final
 cdef class timeout(Limit):
-    """``with coro.timeout(seconds):`` limits a block like ``with_timeout`` limits a call.
+    """timeout(seconds, /)\n--\n\n\
+    ``with coro.timeout(seconds):`` limits a block like ``with_timeout`` limits a call.
 
     ``expired`` tells afterwards whether the limit struck. The limit belongs to the thread that enters the block, so do
     not yield inside one in a generator: while the generator is suspended the limit goes on for whoever runs it, and
@@ -92,7 +93,8 @@ cdef class timeout(Limit):
 
 @cython.final
 cdef class move_on_after(Limit):
-    """``with coro.move_on_after(seconds) as scope:`` limits a block without an error: when the time is over, the call
+    """move_on_after(seconds, /)\n--\n\n\
+    ``with coro.move_on_after(seconds) as scope:`` limits a block without an error: when the time is over, the call
     that the thread waits in is broken off and the program goes on behind the block.
 
     ``scope.expired`` tells afterwards whether that has happened. An int or float of seconds; negative counts as 0.
@@ -158,7 +160,8 @@ cdef object limit_of_call(str call, object seconds):
 
 @cython.final
 cdef class shield:
-    """``with coro.shield(seconds):`` protects a clean-up section: Shutdown and the timeouts of scopes outside wait
+    """shield(seconds, /)\n--\n\n\
+    ``with coro.shield(seconds):`` protects a clean-up section: Shutdown and the timeouts of scopes outside wait
     until it is left; they are delivered at the next suspension then. The section has its own limit of ``seconds``,
     after which the blocked call raises ``coro.TimeoutError``."""
     cdef timebomb bomb
@@ -199,7 +202,8 @@ cdef class shield:
 
 @cython.final
 cdef class no_switch:
-    """``with coro.no_switch():`` guards code that must not be parked: a blocking call inside raises NoSwitchError.
+    """no_switch()\n--\n\n\
+    ``with coro.no_switch():`` guards code that must not be parked: a blocking call inside raises NoSwitchError.
 
     For sections that hold an OS-level lock, or C code that keeps pointers into its stack where others follow them."""
     cdef coro thread
