@@ -44,7 +44,7 @@ coro.gather(nothing)  # wrong
 coro.Lock()  # wrong
 coro.create_task(nothing)  # wrong
 coro.Queue()  # wrong
-coro.mutex().acquire()  # wrong
+coro.mutex().aquire()  # wrong
 coro.event().is_open  # wrong
 coro.TimeOutError  # wrong
 coro.now + 1
@@ -108,6 +108,8 @@ named: coro.coro[int] = spawn(length, "text").set_name("counter")
 strange: coro.coro[str] = spawn(length, "text")  # wrong
 any_thread: coro.coro = thread
 thread.result.upper()  # wrong
+thread.get(timeout=5) + 1
+thread.get().upper()  # wrong
 thread.jion()  # wrong
 thread.kill()  # wrong
 g.spawn(ask, "host", 80).result.encode()  # wrong

@@ -41,10 +41,13 @@ NOT_SHOWN = frozenset(
 _GROUP = "with coro.group() as g: g.spawn(function, ...)"
 _MUTEX = "coro.mutex(), which also works as `with lock:`; the thread that holds it may lock it again"
 _EMULATION = "coro.install_thread_emulation() makes the standard library's blocking calls cooperative"
-_EXECUTOR = "coro.in_thread(function, ...) for calls that block, coro.group(limit=8) for threads with a bound"
+_EXECUTOR = "coro.in_thread(function, ...) for calls that block, coro.pool(size) for threads with a bound"
 _CANCEL = "thread.shutdown() to end a thread, thread.raise_exception(error) to interrupt it"
 _SHUTDOWN = "coro.Shutdown, which thread.shutdown() raises in a thread"
-_LIMIT = "coro.timeout(seconds) as a block, or coro.with_timeout(seconds, function, ...) for one call"
+_LIMIT = (
+    "coro.timeout(seconds) as a block, coro.move_on_after(seconds) for one without an error, or the parameter timeout= "
+    "of a call that waits"
+)
 _LOOP = "coro.run(function, ...), which makes a loop, runs the function as a thread in it and returns its result"
 _SERVE = "coro.serve(handler, address), or coro.Server(handler, address) for one beside others"
 _CONNECT = "coro.connect((host, port)), which returns a connected coro.sock"
@@ -68,8 +71,8 @@ HINTS = {
     "start_new_thread": _SPAWN, "start": _SPAWN, "thread": _SPAWN, "call_soon": _SPAWN,
     "spawn_later": _SPAWN_LATER, "spawn_after": _SPAWN_LATER, "call_later": _SPAWN_LATER, "Timer": _SPAWN_LATER,
     "Task": "coro.coro, the class of the threads that coro.spawn returns",
-    "Future": "the thread that coro.spawn returns; for a value from elsewhere coro.channel()",
-    "AsyncResult": "coro.channel(), or the thread that coro.spawn returns",
+    "Future": "the thread that coro.spawn returns, and its get(); for a value from elsewhere coro.channel()",
+    "AsyncResult": "coro.channel(), or get() of the thread that coro.spawn returns",
     "current_task": _CURRENT, "current_thread": _CURRENT, "getcurrent": _CURRENT, "get_current": _CURRENT,
     "get_ident": "coro.current().id",
     "all_tasks": _ALL, "enumerate": _ALL,
