@@ -23,7 +23,7 @@ ALLOWED = {
     r".*\.__test__": "Cython's table of doctests",
     r".*\.__all__": "for `from ... import *` in our own package",
     r".*\.__class_getitem__": "the stub says that a class is generic, by its base",
-    r".*\.(__init__|__new__)": "arguments are taken by __cinit__; the tests compare the signature of the class with the stub",
+    r".*\.(__init__|__new__)": "arguments are taken by __cinit__; tests compare the signature of the class",
     r"coro\._runtime\.scheduler\.(new|spawn)": "several forms, so that arguments are checked: see _Spawn in the stub",
     r"coro\._sync\.select\.Selection": "seen by other extensions only",
     r"coro\.emulation\._blocking\.(Limit|Waiter)": "seen by the emulation's own modules only",
