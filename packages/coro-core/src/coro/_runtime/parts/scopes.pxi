@@ -22,9 +22,9 @@ cdef coro scope_owner():
 def with_timeout(delta, function, /, *args, **kwargs):
     """Call ``function(*args, **kwargs)`` with a time limit of ``delta`` seconds (int or float; negative counts as 0).
 
-    Returns what it returns. When the time is over before, the call that the thread is blocked in is interrupted and
-    ``coro.TimeoutError`` is raised here; an inner ``with_timeout`` does not turn an outer one's expiry into its own.
-    A function that never blocks is never interrupted. TypeError or ValueError when ``delta`` is not a number."""
+    Returns what the function returns. If the time is over before, the call in which the thread waits is interrupted,
+    and ``coro.TimeoutError`` is raised here. An inner ``with_timeout`` does not take the limit of an outer one for its
+    own. A function that never waits is never interrupted. TypeError or ValueError when ``delta`` is not a number."""
     cdef timebomb bomb
     cdef coro me
     if loop_ts == NULL:
@@ -81,9 +81,9 @@ cdef class timeout(Limit):
     """timeout(seconds, /)\n--\n\n\
     ``with coro.timeout(seconds):`` limits a block like ``with_timeout`` limits a call.
 
-    ``expired`` tells afterwards whether the limit struck. The limit belongs to the thread that enters the block, so do
-    not yield inside one in a generator: while the generator is suspended the limit goes on for whoever runs it, and
-    strikes there as a bare ``Interrupted``. Closing the generator, in whatever thread, ends the limit."""
+    Afterwards ``expired`` tells whether the limit struck. The limit belongs to the thread that enters the block. So do
+    not yield inside such a block in a generator: while the generator is suspended the limit goes on for the thread that
+    runs it, and strikes there as a bare ``Interrupted``. Closing the generator, in any thread, ends the limit."""
 
     def __exit__(self, kind, exc, traceback):
         if leave_limit(self, exc):
@@ -161,9 +161,9 @@ cdef object limit_of_call(str call, object seconds):
 @cython.final
 cdef class shield:
     """shield(seconds, /)\n--\n\n\
-    ``with coro.shield(seconds):`` protects a clean-up section: Shutdown and the timeouts of scopes outside wait
-    until it is left; they are delivered at the next suspension then. The section has its own limit of ``seconds``,
-    after which the blocked call raises ``coro.TimeoutError``."""
+    ``with coro.shield(seconds):`` protects a clean-up section. Shutdown and limits set outside are held back until
+    the block is left, and are delivered at the next wait after it. The section has a limit of its own: after
+    ``seconds`` the call in which it waits raises ``coro.TimeoutError``."""
     cdef timebomb bomb
     cdef object seconds
     cdef coro thread
@@ -203,9 +203,11 @@ cdef class shield:
 @cython.final
 cdef class no_switch:
     """no_switch()\n--\n\n\
-    ``with coro.no_switch():`` guards code that must not be parked: a blocking call inside raises NoSwitchError.
+    ``with coro.no_switch():`` guards code in which no other thread may run: a call that waits inside raises
+    NoSwitchError.
 
-    For sections that hold an OS-level lock, or C code that keeps pointers into its stack where others follow them."""
+    It is for sections that hold a lock of OS threads, and for C code that keeps pointers into its stack where other
+    code follows them."""
     cdef coro thread
 
     def __enter__(self):
