@@ -21,6 +21,8 @@ from coro._sync import select as _select
 from coro._sync.select import case, select
 
 ACTIONS = int(os.environ.get("CORO_MODEL_ACTIONS", "10_000"))
+#: Actions in one world. What is held there grows with them, and looking at all of it takes ever longer.
+LIFE = 1250
 SEED = int(os.environ.get("CORO_MODEL_SEED") or random.randrange(2**32))
 
 
@@ -228,8 +230,8 @@ def play(seed, actions):
 @pytest.mark.slow
 def test_many_actions():
     print(f"CORO_MODEL_SEED={SEED}")
-    for part in range(8):
-        play(SEED + part, ACTIONS // 8)
+    for part in range(-(-ACTIONS // LIFE)):
+        play(SEED + part, LIFE)
 
 
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -36,6 +36,8 @@ from sync_names import (
 import coro
 
 ACTIONS = int(os.environ.get("CORO_MODEL_ACTIONS", "10_000"))
+#: Actions in one world. What is held there grows with them, and looking at all of it takes ever longer.
+LIFE = 1250
 SEED = int(os.environ.get("CORO_MODEL_SEED") or random.randrange(2**32))
 MOST_BLOCKED = 8
 
@@ -464,8 +466,8 @@ def play(world, seed, actions):
 def test_many_actions(world):
     """Several worlds of one kind, since some draw their shape (capacity, parties) when they are made."""
     print(f"CORO_MODEL_SEED={SEED}")
-    for part in range(8):
-        play(world, SEED + part, ACTIONS // 8)
+    for part in range(-(-ACTIONS // LIFE)):
+        play(world, SEED + part, LIFE)
 
 
 @pytest.mark.parametrize("world", WORLDS)
