@@ -269,6 +269,51 @@ def test_a_thread_that_crashes_fails_the_test(run):
     result.stdout.fnmatch_lines(["*Threads that failed meanwhile*", "*(second) was ended by*"])
 
 
+def test_one_traceback_without_our_own_frames(run):
+    source = """
+        import pytest, coro
+
+        def boom():
+            raise LookupError("in a thread")
+
+        @pytest.mark.coro
+        def test_crash():
+            coro.spawn(boom, thread_name="victim")
+            coro.yield_slice()
+
+        @pytest.fixture
+        def crashing():
+            yield
+            coro.spawn(boom)
+            coro.yield_slice()
+
+        @pytest.mark.coro
+        def test_crash_after_a_failure(crashing):
+            assert 0
+
+        @pytest.mark.coro
+        def test_interrupted():
+            t = coro.current()
+            coro.spawn(lambda: t.raise_exception(KeyError("sent")))
+            coro.sleep_relative(100)
+
+        @pytest.mark.coro
+        def test_leak():
+            coro.spawn(coro.sleep_relative, 1000)
+        """
+    result = run(source)
+    text = result.stdout.str()
+    result.assert_outcomes(failed=3, errors=1, passed=1)
+    assert text.count('raise LookupError("in a thread")') == 2
+    assert text.count("was ended by an exception:") == 2
+    result.stdout.fnmatch_lines(["ThreadCrashed: thread * (victim) was ended by an exception:"])
+    result.stdout.fnmatch_lines(["*LeakError: left behind:*"])
+    assert "KeyError: 'sent'" in text
+    for own in ("pytest_plugin", "_runner.py", ".pyx", ".pxi", "direct cause"):
+        assert own not in text, text
+    assert "_runner.py" in run(source, "--full-trace").stdout.str()
+
+
 def test_a_deadlock_shows_where_everybody_is(run):
     result = run("""
         import pytest, coro

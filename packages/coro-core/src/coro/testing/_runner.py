@@ -32,7 +32,7 @@ from coro._entry import loop
 from coro._introspection import reports
 from coro._runtime import scheduler
 from coro.exceptions import Interrupted
-from coro.testing import _idle, _leaks
+from coro.testing import _frames, _idle, _leaks
 
 __all__ = ["ThreadCrashed", "TimeLimitExceeded", "coro_test", "run_in_loop"]
 
@@ -123,6 +123,8 @@ class Watch:
 
     def describe_crashes(self) -> str:
         """The tracebacks of the threads that have failed."""
+        for _, error in self.crashes:
+            _frames.shorten(error)
         return "\n".join(
             f"thread {name} was ended by an exception:\n{''.join(traceback.format_exception(error))}"
             for name, error in self.crashes

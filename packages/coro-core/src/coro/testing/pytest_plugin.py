@@ -20,17 +20,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from _pytest._code.code import ReprFileLocation, TerminalRepr
+from _pytest._io import TerminalWriter
 from _pytest.runner import runtestprotocol
 
 import coro
 from coro._runtime import scheduler
-from coro.testing import _leaks, _runner
+from coro.testing import _frames, _leaks, _runner
 from coro.testing._clock import virtual_clock
 from coro.testing._order import random_order
 
 __all__ = ["coro_autojump_clock", "coro_clock", "coro_random_order"]
 
 MODES = ("strict", "auto")
+
+
+class _Message(TerminalRepr):
+    """How a failure is shown that this plugin has found: its text says everything, and our frames nothing."""
+
+    def __init__(self, item: pytest.Item, error: BaseException) -> None:
+        self.text = f"{type(error).__name__}: {error}"
+        path, line, _ = item.reportinfo()
+        self.reprcrash = ReprFileLocation(str(path), (line or 0) + 1, self.text)
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        for line in self.text.splitlines():
+            tw.line(line, red=True)
 
 
 @dataclass
@@ -228,14 +243,27 @@ def pytest_fixture_setup(fixturedef: Any) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     state = item.stash.get(_STATE, None)
+    ours = None
+    if state is not None and call.excinfo is not None and not item.config.getoption("fulltrace"):
+        error = call.excinfo.value
+        if _frames.shorten(error):
+            call.excinfo = pytest.ExceptionInfo.from_exception(error)
+        elif isinstance(error, (_runner.ThreadCrashed, _leaks.LeakError)):
+            ours = error
+    report = yield
+    if ours is not None and report.failed:
+        report.longrepr = _Message(item, ours)
+    if state is not None and state.watch.crashes and (report.failed or state.failed):
+        # Of a teardown that succeeded pytest shows only what has its name in it.
+        when = "in the teardown" if report.when == "teardown" else "meanwhile"
+        report.sections.append((f"Threads that failed {when}", state.watch.describe_crashes()))
+        state.watch.crashes = []
     if state is not None and report.failed:
         state.failed = True
-        if state.watch.crashes:
-            report.sections.append(("Threads that failed meanwhile", state.watch.describe_crashes()))
-            state.watch.crashes = []
         for order in state.orders:
             report.sections.append(("Order of threads", f"{order.describe()}; so does --coro-seed={order.seed}"))
     return report
