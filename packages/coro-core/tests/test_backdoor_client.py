@@ -139,7 +139,7 @@ def test_a_process_without_a_back_door(tmp_path):
         """
     )
     assert outcome.code == 1
-    assert outcome.err.startswith("cannot connect to 4194304999: ") and f"'{tmp_path}/" in outcome.err
+    assert outcome.err.startswith("there is no process 4194304999, ") and f"'{tmp_path}/" in outcome.err
 
 
 def test_addresses():
@@ -151,3 +151,23 @@ def test_addresses():
         _client.connect("4194304999")
     assert _client.main(["/nonexistent/door"]) == 1
     assert sys.modules["coro.backdoor._client"] is _client
+
+
+@pytest.mark.parametrize(("module", "door"), [("backdoor", "back door"), ("debug", "debug door")])
+def test_a_process_without_an_open_door_is_said_so(tmp_path, module, door):
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+
+    def client(address):
+        command = [sys.executable, "-m", f"coro.{module}", str(address)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+
+    done = client(os.getpid())
+    assert done.returncode == 1
+    path = tmp_path / "coro" / f"{os.getpid()}.{module}"
+    assert done.stderr.startswith(f"no {door} is open in process {os.getpid()}: nobody listens at {str(path)!r}.")
+    assert f"coro.{module}.start()" in done.stderr
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(60)
+    done = client(ended.pid)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"there is no process {ended.pid}, and nobody listens at ")

@@ -219,6 +219,26 @@ def connect(address: str, cafile: str | None = None, kind: str = "backdoor") -> 
     return sock
 
 
+def _why_not(address: str, kind: str, error: Exception) -> str:
+    """Why nobody could be reached, and what to do."""
+    if not address.isdigit() or not isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+        return f"cannot connect to {address}: {error}"
+    try:
+        os.kill(int(address), 0)
+    except (ProcessLookupError, OverflowError):
+        return f"there is no process {address}, and nobody listens at {error.filename!r}"
+    except PermissionError:
+        return (
+            f"process {address} belongs to another user, who alone may enter: its door is a UNIX socket of mode 0600 "
+            "in a private folder; run this command as that user"
+        )
+    door = "back door" if kind == "backdoor" else f"{kind} door"
+    return (
+        f"no {door} is open in process {address}: nobody listens at {error.filename!r}. The program has to open it "
+        f"with coro.{kind}.start(); give the path or HOST:PORT if it listens somewhere else"
+    )
+
+
 def main(arguments: list[str] | None = None, program: str = "python -m coro.backdoor", kind: str = "backdoor") -> int:
     """The program; returns its exit status. ``kind`` chooses the default path of a process."""
     parser = argparse.ArgumentParser(
@@ -233,7 +253,7 @@ def main(arguments: list[str] | None = None, program: str = "python -m coro.back
     try:
         sock = connect(options.address, options.cafile, kind)
     except (OSError, ValueError) as exc:
-        print(f"cannot connect to {options.address}: {exc}", file=sys.stderr)
+        print(_why_not(options.address, kind, exc), file=sys.stderr)
         return 1
     with sock:
         interactive = sys.stdin.isatty()
