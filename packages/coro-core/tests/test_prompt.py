@@ -74,7 +74,7 @@ class Terminal:
         os.write(self.master, b"\x03")
 
     def interrupt_line(self):
-        """Ctrl-C, again each second until it is seen: readline does not hear of one that comes as it begins to wait, and
+        """Ctrl-C, again each second until it is seen: readline does not hear of one that comes as it begins to wait;
         what computes is only interrupted by the second one."""
         end = time.monotonic() + PATIENCE
         while "KeyboardInterrupt" not in self.seen and time.monotonic() < end:
