@@ -191,11 +191,14 @@ cdef class Buffer(Primitive):
             whoever()
         if timeout is not None:
             check_timeout(timeout)
-        if self.closed:
-            raise ChannelClosed("nothing can be put into a closed channel", self)
-        if not self.takes_now():
-            self.await_room(timeout)
-        self.put_in(item, in_front)
+        if self.closed or self.capacity >= 0:       # else there is room
+            if self.closed:
+                raise ChannelClosed("nothing can be put into a closed channel", self)
+            if not self.takes_now():
+                self.await_room(timeout)
+        self.append(item, in_front)
+        if self.takers.count:
+            self.advance()
         return 0
 
     cdef int await_room(self, object timeout) except -1:
