@@ -662,7 +662,7 @@ def test_spawning_at_the_wrong_time():
         g.spawn(int)
     with pytest.raises(GroupError, match="make a new"), g:
         pass
-    with group() as g, pytest.raises(TypeError, match="something to call"):
+    with group() as g, pytest.raises(TypeError, match="expected a function to call"):
         g.spawn(3)
 
 

@@ -10,9 +10,11 @@ import errno
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import textwrap
+import traceback
 
 import pytest
 from sockets_support import needs_six
@@ -212,6 +214,131 @@ def test_errors_of_a_handler_are_told_and_change_nothing(told):
                 assert s.recv(1) == b""  # closed
         assert server.statistics().failed == 3
     assert [type(e) for e in told] == [KeyError, SystemExit, KeyError]
+
+
+def reset_by(conn):
+    """Close so that the peer gets a reset."""
+    conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    conn.close()
+
+
+def ended_by_reset(told, handler, **options):
+    """Statistics after a connection whose client has reset it."""
+    with Server(handler, ANY, **options) as server:
+        client = coro.connect(server.addresses[0])
+        client.sendall(b"x")
+        until(lambda: server.statistics().active == 1)
+        reset_by(client)
+        until(lambda: server.statistics().finished == 1)
+        return server.statistics()
+
+
+def read_on(conn, address):
+    while True:
+        conn.recv_exact(1)
+
+
+def write_on(conn, address):
+    while True:
+        conn.sendall(b"x" * 1000)
+
+
+@in_loop
+def test_a_client_that_goes_away_is_no_failure(told):
+    def in_a_group(conn, address):
+        with coro.group() as g:
+            g.spawn(read_on, conn, address)
+
+    def closes_itself(conn, address):
+        with conn:
+            read_on(conn, address)
+
+    for handler in (read_on, write_on, in_a_group, closes_itself):
+        s = ended_by_reset(told, handler)
+        assert (s.failed, s.resets) == (0, 1)
+    assert told == []
+
+
+@in_loop
+def test_a_client_that_goes_away_is_told_where_asked(told):
+    s = ended_by_reset(told, read_on, report_resets=True)
+    assert (s.failed, s.resets) == (0, 1)
+    assert [type(e) for e in told] == [oserrors.ECONNRESET]
+
+
+@in_loop
+def test_a_reset_of_another_connection_is_a_failure(told):
+    def handler(conn, address):
+        conn.recv(1)
+        raise ConnectionResetError("by the data base")
+
+    with Server(handler, ANY) as server:
+        with coro.connect(server.addresses[0]) as client:
+            client.sendall(b"x")
+            assert client.recv(1) == b""
+        until(lambda: server.statistics().finished == 1)
+        assert (server.statistics().failed, server.statistics().resets) == (1, 0)
+    assert [str(e) for e in told] == ["by the data base"]
+
+
+@in_loop
+def test_connections_that_are_closed_while_the_server_ends_are_no_failures(told):
+    conns = []
+
+    def handler(conn, address):
+        conns.append(conn)
+        conn.recv(1)
+
+    with Server(handler, ANY) as server, coro.connect(server.addresses[0]):
+        until(lambda: conns)
+        server.stop()
+        conns[0].close()
+        until(lambda: server.statistics().finished == 1)
+        assert (server.statistics().failed, server.statistics().resets) == (0, 1)
+    assert told == []
+
+
+@in_loop
+def test_a_connection_that_the_program_closes_is_a_failure_of_the_handler(told):
+    conns = []
+
+    def handler(conn, address):
+        conns.append(conn)
+        conn.recv(1)
+
+    with Server(handler, ANY) as server, coro.connect(server.addresses[0]):
+        until(lambda: conns)
+        conns[0].close()
+        until(lambda: server.statistics().finished == 1)
+        assert server.statistics().failed == 1
+    assert [type(e) for e in told] == [coro.ClosedError]
+
+
+@in_loop
+def test_a_listener_that_is_closed_behind_the_servers_back_ends_it(told):
+    listener = coro.tcp_sock()
+    listener.bind(ANY)
+    listener.listen(5)
+    server = Server(echo, listener).start()
+    coro.yield_slice()
+    listener.close()
+    with pytest.raises(coro.ClosedError):
+        server.wait()
+
+
+@in_loop
+def test_a_failure_is_told_from_the_handler_on(told):
+    def handler(conn, address):
+        raise ValueError("mine")
+
+    def short(conn):
+        """Takes too few."""
+
+    for one in (handler, short):
+        with Server(one, ANY) as server, coro.connect(server.addresses[0]) as client:
+            assert client.recv(1) == b""
+    names = [[f.name for f in traceback.extract_tb(e.__traceback__)] for e in told]
+    assert names == [["handler"], ["_serve"]]
 
 
 @in_loop

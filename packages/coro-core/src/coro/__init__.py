@@ -50,7 +50,8 @@ from coro._entry.fork import fork
 from coro._entry.loop import event_loop, event_loop_is_running, run, set_print_exit_string
 from coro._introspection.lock_cycles import set_lock_cycle_warning
 from coro._introspection.memory import Memory, ThreadMemory, memory
-from coro._introspection.reports import all_threads, default_exception_notifier, where, where_all
+from coro._introspection.failures import compact_exception_notifier, default_exception_notifier
+from coro._introspection.reports import all_threads, where, where_all
 from coro._introspection.statistics import Statistics, statistics
 from coro._introspection.wait_graph import WaitEdge, WaitGraph, WaitingThread, WaitTarget, wait_graph
 from coro._introspection.watchdog import set_watchdog
@@ -323,6 +324,7 @@ __all__ = [
     "bench",
     "case",
     "channel",
+    "compact_exception_notifier",
     "compact_traceback",
     "compress",
     "condition_variable",

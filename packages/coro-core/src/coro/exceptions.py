@@ -6,6 +6,7 @@ code must never eat one. Misuse of the scheduler derives from Exception like any
 
 from __future__ import annotations
 
+import errno
 import queue
 from typing import Any
 
@@ -48,8 +49,68 @@ class Interrupted(BaseException):
 class TimeoutError(Interrupted):
     """The time limit of a ``with_timeout`` or ``coro.timeout`` expired; seen from that call outwards only.
 
+    ``seconds`` is the limit that expired, None where it is not known. The text says which limit it was, of which
+    thread, and what the thread was waiting for; it is made when somebody asks for it.
+
     Not related to the built-in ``TimeoutError``, which is an ``Exception`` and would be swallowed on the way.
     """
+
+    seconds: float | None = None
+    _limit: str | None = None  # what set the limit
+    _wait: tuple[int, str, str, Any] | None = None  # the thread's id and name, the kind of wait, what was waited for
+
+    def __str__(self) -> str:
+        if self.args or self._limit is None or self._wait is None:
+            return super().__str__()
+        thread, name, kind, what = self._wait
+        limit = f"{self._limit}({_number(self.seconds)})"
+        return f"{limit} of thread {thread} {name!r} ran out{_waiting(kind, what)}{_at(self)}"
+
+    def __reduce__(self) -> Any:
+        text = str(self)
+        return type(self), self.args or ((text,) if text else ()), {**self.__dict__, "_limit": None, "_wait": None}
+
+
+def _number(seconds: Any) -> str:
+    try:
+        return f"{float(seconds):g}"
+    except Exception:
+        return f"a {type(seconds).__name__}"  # of the user's: it did well enough as a limit
+
+
+def _waiting(kind: str, what: Any) -> str:
+    """``kind`` as in a thread's ``waiting_for``; ``what`` is the number of a descriptor or thread, or a type."""
+    if kind in ("yield", "slice"):
+        return ""
+    if kind == "sleep":
+        return " while it slept"
+    if kind in ("read", "write"):
+        return f" while waiting to {kind} descriptor {what}"
+    if kind == "join":
+        return f" while waiting for the end of thread {what}"
+    if kind == "in_thread":
+        return " while waiting for a function in a worker OS thread"
+    if kind == "event":
+        return " while waiting for an event of the kernel"
+    if kind == "select":
+        return " while waiting in a select"
+    if what is None:
+        return ""
+    name = what.__name__
+    return f" while waiting for {'an' if name[:1] in 'aeiou' else 'a'} {name}"
+
+
+def _at(exc: BaseException) -> str:
+    """The place that an expired limit interrupted: the traceback begins at the limit only."""
+    interruption = exc.__context__
+    traceback = interruption.__traceback__ if isinstance(interruption, Interrupted) else None
+    place = ""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not code.co_filename.endswith((".pyx", ".pxi", ".pxd")):
+            place = f", in {code.co_qualname} ({code.co_filename}:{traceback.tb_lineno})"
+        traceback = traceback.tb_next
+    return place
 
 
 class Shutdown(Interrupted):
@@ -120,7 +181,8 @@ class StackSlotError(Exception):
 
 
 class DeadlockError(Exception):
-    """Every counted thread is blocked and nothing is left that could wake one.
+    """Every thread that the loop waits for (daemon threads do not count) is blocked, and nothing is left that could
+    wake one.
 
     ``threads`` lists them as (thread, what it waits for) pairs; the text is the whole report.
     """
@@ -166,9 +228,41 @@ class QueueShutDown(_ShutDown):  # type: ignore[misc, valid-type]
     ``args[1]`` the queue. On Python 3.13 and later it is a ``queue.ShutDown`` as well."""
 
 
-class ClosedError(Exception):
-    """The descriptor was closed: by another thread while this one waited (``args[0]`` is the closer), or before the
-    operation began (no arguments)."""
+class ClosedError(OSError):
+    """The descriptor (or stream, or watcher) was closed: by another thread while this one waited (``args[0]`` and
+    ``closer`` are that thread, None where it is not known), or before the operation began (no arguments).
+
+    An OSError with the ``errno`` EBADF. The text says what was closed and by which thread.
+    """
+
+    #: The thread that closed it while this one waited, or None.
+    closer: Any = None
+
+    def __init__(self, *args: Any, what: str = "the descriptor", by: int = 0) -> None:
+        """args: the closer, or a whole sentence. what: what was closed. by: the id of the thread that closed it before
+        the operation began, 0 where it is not known."""
+        if args and isinstance(args[0], str):
+            text = args[0]
+        elif args:
+            text = f"{what} was closed{_closed_by(args[0])} while this thread was waiting for it"
+            self.closer = args[0]
+        else:
+            text = f"{what} is closed{f', thread {by} closed it' if by else ''}; nothing can be done with it any more"
+        super().__init__(errno.EBADF, text)
+        self.args = args
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self),)
+
+
+def _closed_by(closer: Any) -> str:
+    if closer is None:
+        return ""
+    number = getattr(closer, "id", 0)
+    return f" by thread {number} {closer.name!r}" if number > 0 else " by code outside any thread"
 
 
 class LockCycleWarning(RuntimeWarning):

@@ -251,11 +251,10 @@ class group:
         hear of it.
 
         Raises GroupError before the block and once the group is closing (a failure, an interruption, ``shutdown``, or
-        all children have ended after the block); TypeError for something that cannot be called; LoopError while the
-        loop ends; WrongThreadError in another OS thread.
+        all children have ended after the block); TypeError for something that cannot be called or is an
+        ``async def`` function; LoopError while the loop ends; WrongThreadError in another OS thread.
         """
-        if not callable(function):
-            raise TypeError(f"expected something to call in a thread, not {type(function).__name__}: {function!r}")
+        scheduler._check_function(function)
         owner = self._owner
         if owner is None:
             raise GroupError("a group starts threads inside its block only: with coro.group() as g: g.spawn(...)")

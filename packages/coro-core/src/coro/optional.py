@@ -61,7 +61,9 @@ def with_timeout(timeout: float, function: Callable[_P, _T], /, *args: _P.args, 
     except _Alarm as exc:
         if exc is not mine:
             raise
-        raise TimeoutError from None
+        late = TimeoutError(f"coro.with_timeout({timeout:g}) ran out, outside a loop")
+        late.seconds = timeout
+        raise late from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)

@@ -98,6 +98,7 @@ def in_parallel(
             raise TypeError(f"expected pairs of a function and a tuple of its arguments, not {entry!r}") from None
         if not callable(function):
             raise TypeError(f"expected something to call as the first of a pair, not {function!r}")
+        scheduler._check_function(function)
         calls.append((function, tuple(args)))
     if not calls:
         return []
@@ -172,8 +173,7 @@ def parallel_map(
     behind either way.  A call that other code has shut down counts as failed.  TypeError or ValueError for an
     impossible ``limit``.
     """
-    if not callable(function):
-        raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
+    scheduler._check_function(function)
     results: dict[int, _T] = {}
 
     def call(index: int, args: tuple[Any, ...]) -> None:

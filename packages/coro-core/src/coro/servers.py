@@ -88,7 +88,7 @@ class ServerStatistics(NamedTuple):
     accepted: int
     #: Connections whose handler has ended so far, for whatever reason.
     finished: int
-    #: Handlers that raised something other than Shutdown.
+    #: Handlers that raised something other than Shutdown, and did not end by a reset.
     failed: int
     #: Connections given up because ``wrap`` failed or took too long.
     wrap_failures: int
@@ -98,6 +98,8 @@ class ServerStatistics(NamedTuple):
     max_connections: int | None
     #: Whether it accepts connections.
     accepting: bool
+    #: Handlers that ended because their client had gone; they are not among the failed ones.
+    resets: int
 
 
 class Server:
@@ -105,7 +107,9 @@ class Server:
     each, in a thread of its own.
 
     ``handler`` gets the connected sock and the peer's address. When it returns or raises, the connection is closed; an
-    exception goes to the exception notifier, and the server goes on.
+    exception goes to the exception notifier, and the server goes on. A client that goes away is no failure: when the
+    handler raises ConnectionResetError or BrokenPipeError because its own connection was reset, or ClosedError for it
+    while the server is ending, that only counts in the statistics, unless ``report_resets``.
 
     ``address`` is ``(host, port)``, the path of a UNIX socket (str, bytes, path object), a listening socket (a ``sock``
     or one of the standard library; it is not closed), or a list of these. Host None or ``""`` is every address of the
@@ -124,7 +128,7 @@ class Server:
     block calls. Leaving the block calls ``close``.
 
     Raises OSError, with the address in its text, when it cannot listen there; coro.NameError for a host name without
-    address; TypeError and ValueError for malformed arguments.
+    address; TypeError and ValueError for malformed arguments, an ``async def`` function among them.
     """
 
     def __init__(
@@ -139,18 +143,23 @@ class Server:
         wrap: Callable[[sock], _S] | None = None,
         wrap_timeout: float = WRAP_TIMEOUT,
         daemon: bool = False,
+        report_resets: bool = False,
     ) -> None:
         if not callable(handler):
             raise TypeError(f"the handler is a function of a connection and an address, not {handler!r}")
+        scheduler._check_function(handler)
         if wrap is not None and not callable(wrap):
             raise TypeError(f"wrap is a function of a connection that returns a stream, not {wrap!r}")
+        if wrap is not None:
+            scheduler._check_function(wrap)
         check_limit(max_connections, "max_connections", "connections that are handled at once")
         self._wrap_timeout = arguments.seconds(wrap_timeout, "wrap_timeout")
         self._handler: Callable[[Any, Any], object] = handler
         self._wrap: Callable[[sock], Any] | None = wrap
         self._daemon = bool(daemon)
         self._most = max_connections
-        self._accepted = self._failed = self._wrap_failures = self._accept_errors = 0
+        self._report_resets = bool(report_resets)
+        self._accepted = self._failed = self._resets = self._wrap_failures = self._accept_errors = 0
         self._acceptors: group | None = None
         self._connections: group | None = None
         self._error: BaseException | None = None
@@ -250,6 +259,7 @@ class Server:
             self._accept_errors,
             self._most,
             self._started and not self._stopping,
+            self._resets,
         )
 
     def __enter__(self) -> Server:
@@ -312,14 +322,12 @@ class Server:
                 connections.wait_for_room()
                 try:
                     self._spawn(connections, listener.sock.accept_many(self._room(connections)))
-                except _FATAL as e:
+                except (*_FATAL, ClosedError) as e:
                     self._fail(e)
                     return
                 except OSError:
                     self._accept_errors += 1
                     scheduler.sleep_relative(ERROR_PAUSE)
-        except ClosedError as e:
-            self._fail(e)
         except (GroupError, LoopError):
             return  # no more threads: the server or the loop is ending
         except Shutdown:
@@ -371,8 +379,15 @@ class Server:
                 self._handler(stream, address)
         except Shutdown:
             raise
-        except BaseException:
-            self._failed += 1
+        except BaseException as e:
+            if self._is_farewell(e, conn):
+                self._resets += 1
+                if not self._report_resets:
+                    return
+            else:
+                self._failed += 1
+            if e.__traceback__ is not None and e.__traceback__.tb_next is not None:
+                e.__traceback__ = e.__traceback__.tb_next  # without this frame, which tells nobody anything
             scheduler._notify()
         finally:
             try:
@@ -380,6 +395,15 @@ class Server:
                     self._close_stream(stream)
             finally:
                 conn.close()
+
+    def _is_farewell(self, exc: BaseException, conn: sock) -> bool:
+        """Does this say only that the client of this connection has gone, or that the server is ending? A reset of
+        another connection, of a data base, say, is a failure like any other."""
+        if isinstance(exc, BaseExceptionGroup):
+            return all(self._is_farewell(one, conn) for one in exc.exceptions)
+        if isinstance(exc, ClosedError):
+            return self._stopping and conn.closed
+        return isinstance(exc, (ConnectionResetError, BrokenPipeError)) and conn._peer_reset
 
     def _wrapped(self, conn: sock) -> Any:
         """What the handler gets, or None."""
@@ -405,7 +429,7 @@ class Server:
             return
         try:
             scheduler.with_timeout(CLOSE_TIMEOUT, close)
-        except (OSError, EOFError, ClosedError, TimeoutError):
+        except (OSError, EOFError, TimeoutError):
             return  # the peer has gone, or does not listen
         except Exception:
             scheduler._notify()
@@ -446,6 +470,7 @@ def serve(
     nodelay: bool = True,
     wrap: Callable[[sock], _S] | None = None,
     wrap_timeout: float = WRAP_TIMEOUT,
+    report_resets: bool = False,
 ) -> None:
     """Serve until told to stop: ``handler(conn, address)`` in a thread for each connection.
 
@@ -472,6 +497,7 @@ def serve(
         nodelay=nodelay,
         wrap=wrap,
         wrap_timeout=wrap_timeout,
+        report_resets=report_resets,
     )
     with server:
         if started is not None:

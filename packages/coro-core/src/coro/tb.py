@@ -18,7 +18,7 @@ __all__ = ["stack_string", "traceback_data", "traceback_string"]
 #: (file, function, line): the file is shortened to its last folder and name.
 Place = tuple[str, str, int | None]
 
-_NO_TRACEBACK = "There is no traceback: it is None"
+_NO_TRACEBACK = "There is no exception and no traceback: it is None"
 
 
 def _short(path: str) -> str:
@@ -87,13 +87,13 @@ def traceback_string(t: Any = None, v: Any = None, tb: TracebackType | None = No
     t: an exception object, or a type with its value `v` and traceback `tb` as from `sys.exc_info()`; with
     nothing, the exception being handled.  Places are texts as in `stack_string`; "all" are
     one string, outermost first.
-    Without a traceback the result is a fixed sentence that says so.  Raises TypeError when `tb` is no
-    traceback.
+    Without a traceback (a call that failed before any line of Python ran) both places are `[]`.  Without an
+    exception the result is a fixed sentence that says so.  Raises TypeError when `tb` is no traceback.
     """
     t, v, tb = _triple(t, v, tb)
-    if tb is None:
+    if t is None and v is None and tb is None:
         return _NO_TRACEBACK
-    texts = [_text(p) for p in _places(tb)]
+    texts = [_text(p) for p in _places(tb)] or ["[]"]
     return repr((texts[-1], _str(t), _str(v), " ".join(texts)))
 
 

@@ -202,7 +202,7 @@ def test_post_checks_its_function():
     def main():
         for wrong in (None, 3, "text"):
             assert isinstance(elsewhere(coro.post, wrong), TypeError)
-            with pytest.raises(TypeError, match="something to call"):
+            with pytest.raises(TypeError, match="expected a function to call"):
                 coro.post(wrong)
 
     coro.run(main)

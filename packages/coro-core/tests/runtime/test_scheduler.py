@@ -397,11 +397,13 @@ FAILING = """
         ("notifier", "raise KeyboardInterrupt"),
     ],
 )
-def test_the_default_notifier_writes_a_line_also_for_a_notifier_that_fails(which, notifier):
+def test_the_default_notifier_writes_a_traceback_also_for_a_notifier_that_fails(which, notifier):
     outcome = program(FAILING.format(which=which, notifier=notifier))
     assert outcome.code == 0
     assert outcome.lines == ["went on"]
-    assert re.fullmatch(r"2:\t.* thread 2 \(failing\): error .*what failed.*\n", outcome.err), outcome.err
+    assert re.fullmatch(
+        r"Exception in thread 2 'failing', .*:\nTraceback .*, in fail\nValueError: what failed\n", outcome.err, re.DOTALL
+    ), outcome.err
 
 
 def test_a_notifier_may_block(notified):

@@ -296,7 +296,7 @@ def test_deadlocks_without_timers_are_found_as_ever():
                 try:
                     coro.run(coro._yield)
                 except coro.DeadlockError as e:
-                    print("1 counted threads" in str(e))
+                    print("the only thread" in str(e))
         """) == ["True", "True"]
 
 

@@ -298,7 +298,7 @@ def test_a_test_case_class():
     names = {name.split()[0].rstrip(")") for name in everything}
     assert names == {"test_crash", "test_fails", "test_leaks", "test_deadlock", "test_subtests"}
     assert "LookupError: in a thread" in everything["test_crash"]
-    assert "1 counted threads are blocked" in everything["test_deadlock"]
+    assert "the only thread that the loop waits for is blocked" in everything["test_deadlock"]
     assert "left behind" in everything["test_leaks"]
     assert len(everything) == 5
     assert log == [True] * 6
@@ -326,7 +326,7 @@ UNITTEST = """
         ("def test_other(self): self.fail('as told')", 1, "as told"),
         ("def test_crash(self): coro.spawn(boom); coro.yield_slice()", 1, "LookupError: in a thread"),
         ("def test_zcrash(self): coro.spawn(boom)", 1, "LookupError: in a thread"),
-        ("def test_zdeadlock(self): coro._yield()", 1, "counted threads are blocked"),
+        ("def test_zdeadlock(self): coro._yield()", 1, "the only thread that the loop waits for is blocked"),
         ("def tearDown(self): coro.spawn(boom); coro.yield_slice()", 1, "LookupError: in a thread"),
     ],
 )

@@ -24,6 +24,7 @@ from typing import Any
 from coro import oserrors
 from coro._net.constants import AF
 from coro._net.sock import sock
+from coro._net.spelling import host_and_port, spelled
 from coro._runtime import arguments, scheduler
 from coro._sync.conditions import event
 from coro.exceptions import ResolverNameError, TimeoutError
@@ -261,7 +262,9 @@ def _connect(host: Any, port: Any, family: int, source: Any, nodelay: bool, dela
             if not isinstance(host, (str, bytes, os.PathLike)):
                 raise TypeError(
                     f"expected a host and a port, an address tuple, or the path of a UNIX socket, not {host!r}"
+                    + spelled(host)
                 )
+            _refuse_port_in(host)
             pending.append(host)
             return _single(_UNIX, host, None, False)
     else:
@@ -272,6 +275,8 @@ def _connect(host: Any, port: Any, family: int, source: Any, nodelay: bool, dela
         raise OverflowError(f"a port is an int from 0 to 65535, not {port}")
     families = _families(family, source)
     literal = _family_of(host)
+    if not literal:
+        _refuse_port_in(host)
     if literal:
         if literal not in families:
             raise ValueError(f"the address {host!r} is not of the family that family or source_address ask for")
@@ -282,11 +287,24 @@ def _connect(host: Any, port: Any, family: int, source: Any, nodelay: bool, dela
     return race.connect(_show((host, port)), delay)
 
 
+def _refuse_port_in(host: Any) -> None:
+    """A path or a name that is a host with its port in one str, most likely."""
+    meant = host_and_port(host) if isinstance(host, (str, bytes)) else None
+    if meant is not None:
+        raise ValueError(
+            f"expected a host and a port, not {host!r}; write coro.connect({meant[0]!r}, {meant[1]}), or "
+            f"{'./' + os.fsdecode(host)!r} for the path of a UNIX socket of that look"
+        )
+
+
 def _single(family: int, address: Any, source: Any, nodelay: bool) -> sock:
     try:
         return _attempt(family, address, source, nodelay)
     except OSError as e:
-        raise _error(_show(address), [(address, e)]) from e
+        why = ""
+        if isinstance(e, oserrors.ENOENT) and os.sep not in os.fsdecode(address):
+            why = "as the path of a UNIX socket, which it is without a port"
+        raise _error(_show(address), [(address, e)], why=why) from e
 
 
 def _too_late(target: str, seconds: float, pending: list[Any]) -> OSError:

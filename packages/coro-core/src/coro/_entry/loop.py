@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from coro import optional
 from coro._clock import ticks
-from coro._introspection import reports
+from coro._introspection import failures, reports
 from coro._runtime import scheduler
 from coro._runtime.output import print_stderr
 from coro.exceptions import Interrupted, Shutdown
@@ -109,6 +109,7 @@ def _run_loop(timeout: float, thread: Any, signals: _Signals | None) -> tuple[st
     finally:
         _clean_up()
         reports.report_refused()
+        failures.tell_left_out()
 
 
 def _clean_up() -> None:
@@ -135,7 +136,7 @@ def event_loop(timeout: float = 30) -> None:
 
     ``timeout`` is the most seconds a single poll of the kernel may wait; it is a safety net only. After
     ``set_exit(code)`` and after SIGINT or SIGTERM (code 0) it raises ``SystemExit(code)``, when nothing is left to do
-    it returns. May be called again afterwards. DeadlockError when every counted thread is blocked for good (see
+    it returns. May be called again afterwards. DeadlockError when every thread that counts is blocked for good (see
     ``set_deadlock``); LoopError inside a running loop; WrongThreadError while a loop runs in another OS thread;
     TypeError or ValueError for a timeout that is no number above 0.
     """

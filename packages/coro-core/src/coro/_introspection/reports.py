@@ -6,16 +6,17 @@ Everything here formats; nothing decides. The scheduler calls it through hooks, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coro import tb
+from coro._introspection.failures import default_exception_notifier
 from coro._introspection.wait_graph import describe_wait, wait_graph
 from coro._runtime import scheduler
 from coro._runtime.output import one_line, print_stderr, write_stderr
 from coro.exceptions import DeadlockError
 
-__all__ = ["all_threads", "default_exception_notifier", "describe_wait", "where", "where_all"]
+__all__ = ["all_threads", "describe_wait", "where", "where_all"]
 
 
 class _Threads(Mapping[int, Any]):
@@ -61,12 +62,6 @@ def where_all() -> dict[int, tuple[str, Any, str]]:
     return found
 
 
-def default_exception_notifier() -> None:
-    """Write one line about the exception being handled: the thread and a compact traceback."""
-    me = scheduler.current()
-    print_stderr(f"thread {me.id} ({one_line(me.name)}): error {tb.traceback_string()!r}")
-
-
 def deadlock(log_only: bool) -> DeadlockError | None:
     """Word the report of a deadlock; log it, or return it as the exception to raise."""
     graph = wait_graph()
@@ -75,9 +70,12 @@ def deadlock(log_only: bool) -> DeadlockError | None:
     for cycle in graph.cycles:
         names = " -> ".join(f"#{t.id} {one_line(t.name)}" for t in (*cycle, cycle[0]))
         lines.append(f"  these wait for one another: {names}")
+    one = len(threads) == 1
+    who = "the only thread" if one else f"all {len(threads)} threads"
     text = (
-        f"all {len(threads)} counted threads are blocked and nothing is left that could wake one "
-        f"(no timer, no descriptor, no handler, no worker):\n" + "\n".join(lines)
+        f"{who} that the loop waits for {'is' if one else 'are'} blocked, and nothing is left that could wake "
+        f"{'it' if one else 'one'} (no timer, no descriptor, no handler, no worker; daemon threads do not count):\n"
+        + "\n".join(lines)
     )
     if log_only:
         print_stderr("DEADLOCK unless another OS thread calls coro.post(): " + text)
@@ -99,8 +97,7 @@ def report_refused() -> None:
 
 def install() -> None:
     """Give the scheduler its hooks."""
-    notifier: Callable[[], None] = default_exception_notifier
-    scheduler._hooks(notifier, latency, deadlock)
+    scheduler._hooks(default_exception_notifier, latency, deadlock)
 
 
 install()

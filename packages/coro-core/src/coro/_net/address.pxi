@@ -74,8 +74,9 @@ cdef str _host(object value):
 cdef int _check_tuple(object address, int domain) except -1:
     cdef Py_ssize_t n
     if not isinstance(address, tuple):
+        from coro._net.spelling import spelled
         raise TypeError(f"an address of this socket is a tuple (host, port), "
-                        f"not {type(address).__name__}: {address!r}")
+                        f"not {type(address).__name__}: {address!r}{spelled(address)}")
     n = len(address)
     if n != 2 and (domain == AF_INET or not 2 <= n <= 4):
         want = "(host, port)" if domain == AF_INET else "(host, port[, flowinfo[, scope_id]])"

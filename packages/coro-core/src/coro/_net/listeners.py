@@ -19,6 +19,7 @@ from typing import Any
 from coro import oserrors
 from coro._net.constants import AF, SO, SOL
 from coro._net.sock import fd_sock, has_ipv6, sock
+from coro._net.spelling import host_and_port, spelled
 from coro._runtime.arguments import whole
 from coro._runtime.scheduler import _in_loop_os_thread, coro_is_running
 from coro.exceptions import ResolverNameError
@@ -88,6 +89,12 @@ def _tcp(family: int, address: Any, backlog: int, reuse_port: bool, nodelay: boo
 def _unix(path: Any, backlog: int) -> Listener:
     if not path:  # Linux would choose a name that no client knows: more likely a setting that is not there
         raise ValueError(f"expected (host, port) or the path of a UNIX socket, not {path!r}; host '' is every address")
+    meant = host_and_port(path) if isinstance(path, (str, bytes)) else None
+    if meant is not None:
+        raise ValueError(
+            f"expected (host, port) or the path of a UNIX socket, not {path!r}; write {meant!r}, or "
+            f"{'./' + os.fsdecode(path)!r} for a path of that look"
+        )
     s = sock(_UNIX, _socket.SOCK_STREAM)
     try:
         name = os.fsencode(path)
@@ -178,7 +185,8 @@ def _look_up(host: str, family: int) -> list[str]:
 
 def _host_and_port(address: tuple[Any, ...], backlog: int, reuse_port: bool, nodelay: bool) -> list[Listener]:
     if len(address) < 2 or not (address[0] is None or isinstance(address[0], str)):
-        raise TypeError(f"an address to listen on is (host, port), host a str or None, not {address!r}")
+        swapped = spelled([*address[1:2], address[0]]) if len(address) == 2 else ""
+        raise TypeError(f"an address to listen on is (host, port), host a str or None, not {address!r}{swapped}")
     host, port = address[0], address[1]
     whole(port, "the port", 0, 65535)
     options = (backlog, reuse_port, nodelay)
@@ -234,6 +242,8 @@ def open_listeners(
     whole(backlog, "the backlog, a number of connections,", -1, 0x7FFFFFFF)
     if reuse_port and not hasattr(SO, "REUSEPORT"):
         raise ValueError("this system has no SO_REUSEPORT; share one listener instead")
+    if isinstance(address, list) and host_and_port(address) is not None:
+        raise TypeError(f"a list is one of several addresses to listen on, not {address!r}{spelled(address)}")
     opened: list[Listener] = []
     try:
         for one in address if isinstance(address, (list, set, frozenset)) else [address]:
@@ -248,7 +258,7 @@ def open_listeners(
             else:
                 raise TypeError(
                     f"expected (host, port), the path of a UNIX socket, a listening socket, or a list of them, "
-                    f"not {type(one).__name__}: {one!r}"
+                    f"not {type(one).__name__}: {one!r}{spelled(one)}"
                 )
         if not opened:
             raise ValueError("expected at least one address to listen on, not an empty list")

@@ -2,7 +2,7 @@
 # c_* methods without any Python call in between.  They block the running thread exactly as the Python methods
 # do.  Buffers (`p`) must not lie on the C stack: while the thread waits, its stack is somebody else's.
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from coro._poll.descriptors cimport fd_state
 from coro._runtime.scheduler cimport coro
@@ -31,6 +31,7 @@ cdef class _descriptor:            # the fields, and the life of the descriptor
     cdef Py_ssize_t back_at
     cdef bytes begun                    # the socket address of a connect(2) under way, STANDS after it, else None
     cdef object keep                    # the file object that owns the descriptor (file_sock)
+    cdef uint64_t closed_by             # the number of the thread that closed it
     cdef double full_said               # when "no descriptors left" was last reported
     cdef void *next_live                # the list of all, from take_over() to __dealloc__
     cdef void *prev_live

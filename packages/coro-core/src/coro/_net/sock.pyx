@@ -31,7 +31,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport (EAGAIN, EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS, EINTR, EINVAL, EISCONN, EMFILE,
-                         ENFILE, ENOBUFS, ENOMEM, ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPROTO, ESPIPE, errno)
+                         ENFILE, ENOBUFS, ENOMEM, ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPIPE, EPROTO, ESPIPE, errno)
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
@@ -83,6 +83,7 @@ cdef enum:
     B_FILE = 32             # `keep` owns the descriptor
     B_STREAM = 64
     B_FULL = 128            # the last recv() got all it asked for, and that was DIRECT bytes or more
+    B_RESET = 256           # a call has failed because the peer had gone
 
     SCRATCH = 65536         # bytes of the static buffer for reads
     DIRECT = 16384          # from here on copying out of that buffer costs more than a result that must be cut
@@ -273,18 +274,31 @@ cdef int take_over(_descriptor s, int fd, int domain, int stype, unsigned int bi
     return 0
 
 
+cdef object failure(_descriptor s, int e):
+    """The exception for an error of a data call; a peer that has gone stays known."""
+    if e == ECONNRESET or e == EPIPE:
+        s.bits |= B_RESET
+    return _error(e)
+
+
+cdef int refuse_closed(_descriptor s) except -1:
+    raise ClosedError(what=f"this {type(s).__name__} (descriptor {s.orig_fd} before)", by=s.closed_by)
+
+
 cdef int let_go(_descriptor s, object closer) except -1:
     """Everything of close() but close(2): wake whoever waits, leave the poller."""
     cdef int fd = s.fd
     cdef _sender w = s.first, after
     s.fd = -1
+    if type(closer) is coro:
+        s.closed_by = (<coro>closer).number
     s.back = None
     s.first = s.last = None
     while w is not None:
         after = w.next
         w.next = w.prev = None
         w.queued = False
-        wake_error(w.thread, ClosedError(closer))
+        wake_error(w.thread, ClosedError(closer, what=f"descriptor {fd}"))
         w = after
     if fd >= 0:
         fd_poller().disown(fd, closer)
@@ -383,16 +397,21 @@ cdef class _descriptor:
         """True after the descriptor was closed or detached."""
         return self.fd < 0
 
+    @property
+    def _peer_reset(self):
+        """For servers: whether a call has failed because the peer had reset or closed the connection."""
+        return (self.bits & B_RESET) != 0
+
     # -- the ends of a life
 
     cdef int check(self) except -1:
         """ClosedError unless the descriptor is usable."""
         if self.fd < 0:
-            raise ClosedError()
+            refuse_closed(self)
         if self.bits & B_FILE and self.keep is not None and getattr(self.keep, "closed", False):
             # the file object closed the number behind our back; it may be somebody else's by now
             let_go(self, None)
-            raise ClosedError()
+            refuse_closed(self)
         return 0
 
     cdef int c_close(self) except -1:

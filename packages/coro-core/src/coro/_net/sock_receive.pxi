@@ -74,7 +74,7 @@ cdef int wait_readable_at_length(_receiver s, coro me) except -1:
     finally:
         s.reader = None
     if s.fd < 0:
-        raise ClosedError()
+        refuse_closed(s)
     return 0
 
 
@@ -92,7 +92,7 @@ cdef int resume_read(_receiver s, coro me) except -1:
     else:
         end_wait(me, s.st, FD_READ_READY, s.read_epoch)
     if s.fd < 0:
-        raise ClosedError()
+        refuse_closed(s)
     return 0
 
 
@@ -131,7 +131,7 @@ cdef Py_ssize_t recv_failed(_receiver s, char *p, Py_ssize_t n, int flags) excep
     if e == EAGAIN:
         return -1
     if e != EINTR:
-        raise _error(e)
+        raise failure(s, e)
     return recv_raw(s, p, n, flags)
 
 
@@ -421,7 +421,7 @@ cdef object recvfrom_raw(_receiver s, char *p, Py_ssize_t n, int flags, Py_ssize
         if e == EAGAIN:
             return None
         if e != EINTR:
-            raise _error(e)
+            raise failure(s, e)
 
 
 cdef object recvfrom_try(_receiver s, Py_ssize_t n, int flags):
@@ -473,7 +473,7 @@ cdef object recvmsg_try(_receiver s, Py_ssize_t n, Py_ssize_t room, int flags, P
             if e == EAGAIN:
                 return None
             if e != EINTR:
-                raise _error(e)
+                raise failure(s, e)
         s.bits &= ~<unsigned int>B_DRAINED
         told[0] = r
         if <Py_ssize_t>msg.msg_controllen > room:

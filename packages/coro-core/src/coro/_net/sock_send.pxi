@@ -31,7 +31,7 @@ cdef int queue_send(sock s, coro me) except -1:
         while not w.granted:
             suspend(me, WAIT_OBJECT, s)
             if s.fd < 0:
-                raise ClosedError()
+                refuse_closed(s)
     except BaseException:
         if w.granted:
             # it was handed to us in the same moment: pass it on
@@ -82,7 +82,7 @@ cdef bint begin_write_wait(sock s, coro me) except -1:
     if r == 2:
         fd_poller().wait_write(s.st, s.fd)
         if s.fd < 0:
-            raise ClosedError()
+            refuse_closed(s)
     return False
 
 
@@ -93,7 +93,7 @@ cdef int resume_send(sock s, coro me) except -1:
     else:
         end_wait(me, s.st, FD_WRITE_READY, s.send_epoch)
     if s.fd < 0:
-        raise ClosedError()
+        refuse_closed(s)
     return 0
 
 
@@ -118,7 +118,7 @@ cdef int send_blocked(sock s, coro me, int flags, bint named) except -1:
 cdef int pause_send(sock s, coro me) except -1:
     give_way(me)
     if s.fd < 0:
-        raise ClosedError()
+        refuse_closed(s)
     return 0
 
 
@@ -157,7 +157,7 @@ cdef Py_ssize_t send_partly(sock s, coro me, const char *p, Py_ssize_t n, Py_ssi
     if r >= 0:
         return send_rest(s, me, p, n, r, flags, SEND_TRY)
     if e != EAGAIN and e != EINTR:
-        raise _error(e)
+        raise failure(s, e)
     return send_rest(s, me, p, n, 0, flags, SEND_TRY if e == EINTR else SEND_BLOCKED)
 
 
@@ -189,7 +189,7 @@ cdef Py_ssize_t send_rest(sock s, coro me, const char *p, Py_ssize_t n, Py_ssize
                 if e == EAGAIN:
                     parks = begin_blocked(s, me, flags)
                 elif e != EINTR:
-                    raise _error(e)
+                    raise failure(s, e)
         finally:
             if not parks:
                 end_send(s)
@@ -243,7 +243,7 @@ cdef Py_ssize_t writev_try(sock s, list views, Py_ssize_t first, Py_ssize_t skip
         if e == EAGAIN:
             return -1
         if e != EINTR:
-            raise _error(e)
+            raise failure(s, e)
 
 
 cdef Py_ssize_t send_views(sock s, coro me, list views, Py_ssize_t total, Py_ssize_t done, int flags) except -1:
@@ -335,7 +335,7 @@ cdef Py_ssize_t sendmsg_try(sock s, list views, list control, object address, in
             if e == EAGAIN:
                 return -1
             if e != EINTR:
-                raise _error(e)
+                raise failure(s, e)
     finally:
         PyMem_Free(buffer)
 

@@ -409,7 +409,7 @@ cdef class FdPoller(Poller):
                 if not s.flags & FD_OWNED:
                     self.retract(fd, s)
         if s.epoch != epoch:
-            raise ClosedError(None)
+            raise ClosedError(None, what=f"descriptor {fd}")
         if left:
             return 1
         s.flags &= ~ready
@@ -440,7 +440,7 @@ cdef class FdPoller(Poller):
                 self.remove(t)      # takes it out of the slot as well
             else:
                 slot[0] = NULL
-                wake_error(<coro>p, ClosedError(closer))
+                wake_error(<coro>p, ClosedError(closer, what=f"descriptor {fd}"))
                 Py_DECREF(<object>p)
         return 0
 
@@ -597,7 +597,7 @@ cdef int end_unusual_wait(coro me, fd_state *s, uint32_t ready, uint32_t epoch) 
     if raises:
         raise_due(me)
     if closed:
-        raise ClosedError()
+        raise ClosedError(None, what=f"descriptor {me.ident}")
     return 0
 
 

@@ -267,7 +267,7 @@ cdef class EventPoller(FdPoller):
                 self.lost_signals[key.ident] = self.lost_signals.get(key.ident, 0) + t.event.data
             raise
         if t.event is None:
-            raise ClosedError(None)
+            raise ClosedError(None, what=f"what {key!r} is about")
         if t.event.flags & EV_ERROR:
             raise oserrors.make(t.event.data)
         return t.event

@@ -467,7 +467,8 @@ cdef class KqueuePoller(EventPoller):
                 return 1
             return self.fired(t, FLAG_ERROR, 0, e)
         slot[0] = NULL
-        n = wake_error(<coro>p, ClosedError(None) if what == PROBED and e == ENOENT else oserrors.make(e))
+        n = wake_error(<coro>p, ClosedError(None, what=f"descriptor {fd}") if what == PROBED and e == ENOENT
+                       else oserrors.make(e))
         Py_DECREF(<object>p)
         return n
 

@@ -49,6 +49,7 @@ from coro._runtime.likely cimport likely, unlikely
 
 import sys
 from collections import deque
+from functools import partial
 
 from coro.exceptions import (CancelledError, DeadCoroutine, Interrupted, LoopError, NoSwitchError, NotStartedError,
                              ScheduleError, Shutdown, StackSlotError, TimeoutError, WrongThreadError, YieldFromMain)
@@ -87,6 +88,10 @@ cdef extern from *:
     #include <pthread.h>
     /* Its __qualname__, borrowed: no more than a name, but every thread that ends looks for one. */
     static inline PyObject *coro_function_name(PyObject *f) { return ((PyFunctionObject *)f)->func_qualname; }
+    /* Is this the code of an async def function, which a call does not run? */
+    static inline int coro_is_async(PyObject *code) {
+        return ((PyCodeObject *)code)->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR);
+    }
     static inline PyObject *coro_context_of(PyThreadState *ts) { return ts->context; }
     /* A thread state that CPython is about to free has a thread's data stack, which is not CPython's to free. */
     static inline void coro_forget_datastack(PyThreadState *ts) { ts->datastack_chunk = NULL; }
@@ -95,6 +100,7 @@ cdef extern from *:
     }
     """
     PyObject *coro_function_name(PyObject *)
+    bint coro_is_async(PyObject *)
     PyObject *coro_context_of(PyThreadState *)
     void coro_forget_datastack(PyThreadState *) nogil
     int pthread_atfork(void *, void *, void (*)() noexcept nogil) nogil

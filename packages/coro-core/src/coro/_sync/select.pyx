@@ -427,7 +427,7 @@ cdef class Selection:
             c.state = s
         s = c.state
         if s.epoch != c.epoch:
-            raise ClosedError(None)
+            raise ClosedError(None, what=f"descriptor {c.fd}")
         slot = slot_of(s, ready)
         if slot[0] == <PyObject *>self.me:
             return 0
@@ -513,7 +513,7 @@ cdef int number_of(object what) except -1:
     if not isinstance(number, int):
         raise TypeError(f"expected fileno() to return an int, not {number!r}; the object is {what!r}")
     if number < 0:
-        raise ClosedError()
+        raise ClosedError(what=repr(what))
     return number
 
 

@@ -91,7 +91,7 @@ class memory_stream(Stream):
 
     def _check(self) -> None:
         if self._closed:
-            raise ClosedError()
+            raise ClosedError(what=f"this memory_stream {self._name!r}")
 
     def _trouble(self) -> None:
         """Raise what the other side's reset() left, once."""
@@ -117,7 +117,7 @@ class memory_stream(Stream):
             else:
                 pipe.writer = None
         if self._closed:
-            raise ClosedError(*self._closer)
+            raise ClosedError(*self._closer, what=f"this memory_stream {self._name!r}")
 
     def _give_back(self, data: bytes) -> None:
         if data and not self._closed:
@@ -165,7 +165,7 @@ class memory_stream(Stream):
     def _wait_room(self, block: bool = True) -> None:
         pipe = self._out
         if self._closed:
-            raise ClosedError(*self._closer)
+            raise ClosedError(*self._closer, what=f"this memory_stream {self._name!r}")
         self._trouble()
         while not pipe.ended and not pipe.refused and len(pipe.data) >= pipe.capacity:
             if not block:
@@ -180,7 +180,7 @@ class memory_stream(Stream):
         self._check()
         with self._senders:
             if self._closed:
-                raise ClosedError(*self._closer)
+                raise ClosedError(*self._closer, what=f"this memory_stream {self._name!r}")
             pipe = self._out
             while not (pipe.ended or pipe.refused or self._reset) and len(pipe.data) >= pipe.capacity:
                 self._block(False)

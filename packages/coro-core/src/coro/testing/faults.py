@@ -321,7 +321,7 @@ class faulty_stream(Stream):
 
     def _check(self) -> None:
         if self._closed:
-            raise ClosedError()
+            raise ClosedError(what=f"this {type(self).__name__}")
 
     def _is_broken(self) -> bool:
         return self._broken is not None

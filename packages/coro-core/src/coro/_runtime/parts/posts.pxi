@@ -6,11 +6,10 @@ def post(function, /, *args):
     """Run ``function(*args)`` in a new thread of the loop; may be called from any OS thread and from signal handlers.
 
     Posted functions start in the order posted. Before the first loop they are kept for it. TypeError when the function
-    cannot be called; LoopError after the loop has ended, in a forked child without a loop, or when 65536 calls wait
-    already."""
+    cannot be called or is an ``async def`` function; LoopError after the loop has ended, in a forked child without a
+    loop, or when 65536 calls wait already."""
     global n_posts
-    if not callable(function):
-        raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
+    _check_function(function)
     context = None
     if coro_context_of(PyThreadState_Get()) != NULL:
         context = <object>PyContext_CopyCurrent()

@@ -1,10 +1,13 @@
 # Scopes: time limits, shields, and sections without a switch. A limit belongs to the thread that enters its scope,
 # and an expiry is seen by the scope it belongs to and by no other.
 
-cdef object limit_exceeded(object exc):
-    """The exception to raise for an expired limit; what was noted on the interruption (bytes_sent) stays known."""
+cdef object limit_exceeded(object exc, object seconds, object limit):
+    """The exception to raise for an expired limit; what was noted on the interruption (bytes_sent) stays known. Its
+    text is made when somebody asks for it."""
     raised = TimeoutError()
     raised.__dict__.update(exc.__dict__)
+    raised.seconds = seconds
+    raised._limit = limit
     return raised
 
 
@@ -36,7 +39,7 @@ def with_timeout(delta, function, /, *args, **kwargs):
         return function(*args, **kwargs)
     except Interrupted as exc:
         if caused_by(exc, bomb):
-            raise limit_exceeded(exc) from None
+            raise limit_exceeded(exc, delta, "coro.with_timeout") from None
         raise
     finally:
         disarm(bomb)
@@ -87,7 +90,7 @@ cdef class timeout(Limit):
 
     def __exit__(self, kind, exc, traceback):
         if leave_limit(self, exc):
-            raise limit_exceeded(exc) from None
+            raise limit_exceeded(exc, self.seconds, "coro.timeout") from None
         return False
 
 
@@ -196,7 +199,7 @@ cdef class shield:
         self.thread = None
         disarm(bomb)
         if exc is not None and caused_by(exc, bomb):
-            raise limit_exceeded(exc) from None
+            raise limit_exceeded(exc, self.seconds, "coro.shield") from None
         return False
 
 

@@ -8,7 +8,8 @@ def new(function, /, *args, thread_name=None, daemon=False, **kwargs):
     """Make a thread that will call ``function(*args, **kwargs)``, without starting it.
 
     ``thread_name`` is its name (default: the function's qualified name). A loop does not wait for a ``daemon`` thread.
-    TypeError when the function cannot be called; WrongThreadError outside the loop's OS thread."""
+    TypeError when the function cannot be called or is an ``async def`` function (see coro.asyncio_bridge);
+    WrongThreadError outside the loop's OS thread."""
     check_os_thread()
     return make_thread(function, args, kwargs, thread_name, daemon)
 
@@ -36,7 +37,8 @@ def _spawn_main(function, args, kwargs):
     """For run(): like spawn(), but every keyword is the function's."""
     cdef coro t
     check_os_thread()
-    if main_wrapper is not None and callable(function):
+    if main_wrapper is not None:
+        _check_function(function)
         t = make_thread(main_wrapper(function, args, kwargs), (), None, None, False)
         start_thread(t)
         main_started(t)

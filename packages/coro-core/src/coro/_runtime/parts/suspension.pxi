@@ -118,6 +118,8 @@ cdef object resumed(coro me):
     cdef uint32_t flags = me.link.flags
     value = me.wake_value
     me.wake_value = None
+    what = me.what
+    me.what = None
     me.link.flags &= ~<uint32_t>(DELIVER | WAKE_ERROR)
     if flags & DELIVER:
         extra = <Extra>me.extra if me.extra is not None else None
@@ -138,11 +140,26 @@ cdef object resumed(coro me):
         if me.link.attention & ATTEND_TIMEOUT:
             for bomb in extra.bombs:
                 if bomb.level >= me.shield_level:
+                    exc = limit_expired(bomb, me, what)
                     forget_bomb(me, bomb)
-                    raise Interrupted(bomb)
+                    raise exc
     if flags & WAKE_ERROR:
         raise value
     return value
+
+
+cdef object limit_expired(timebomb bomb, coro me, object what):
+    """What breaks off the wait. It has with it what the text of the TimeoutError needs, but no thread and nothing that
+    might lead back to the exception."""
+    exc = Interrupted(bomb)
+    if type(what) is coro:
+        what = (<coro>what).number
+    elif me.kind == WAIT_READ or me.kind == WAIT_WRITE:
+        what = me.ident if what is None else what
+    elif what is not None:
+        what = type(what)
+    exc._wait = (me.number, thread_name(me), KINDS[me.kind], what)
+    return exc
 
 
 cdef object fresh(object exc):
@@ -166,10 +183,10 @@ cdef object suspend(coro me, int kind, object what):
     if what is not None:
         me.what = what
     coro_stack_park(&me.stack)
-    if what is not None:
-        me.what = None
     if me.link.flags & (DELIVER | WAKE_ERROR):
         return resumed(me)
+    if what is not None:
+        me.what = None
     value = me.wake_value
     me.wake_value = None
     return value
@@ -191,9 +208,9 @@ cdef object suspend_outside(coro me, int kind, object what, bint os_thread):
         n_io += 1
         coro_stack_park(&me.stack)
         n_io -= 1
-    me.what = None
     if me.link.flags & (DELIVER | WAKE_ERROR):
         return resumed(me)
+    me.what = None
     value = me.wake_value
     me.wake_value = None
     return value

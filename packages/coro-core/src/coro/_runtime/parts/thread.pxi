@@ -409,21 +409,52 @@ cdef object name_of(object function):
     return name
 
 
-cdef const void *learning_key(object function) noexcept:
+cdef int refuse_uncallable(object function) except -1:
+    raise TypeError(f"expected a function to call in a thread, not {type(function).__name__}: {function!r}; its "
+                    "arguments come after it, as in coro.spawn(function, 1, 2)")
+
+
+cdef int refuse_async(object function) except -1:
+    name = name_of(function)
+    raise TypeError(f"{name} is an async def function: a call of it makes a coroutine object and runs nothing. "
+                    f"Write it with plain def (calls of coro block only their thread), or leave it to asyncio: "
+                    f"coro.asyncio_bridge.run({name}(...)) in a thread")
+
+
+cdef int refuse_async_partial(object function) except -1:
+    _check_function(function.func)
+    return 0
+
+
+cdef inline const void *learning_key(object function) except NULL:
+    """What threads with the same function share. TypeError for an async def function."""
     cdef PyObject *f = <PyObject *>function
     if PyMethod_Check(f):
         f = PyMethod_GET_FUNCTION(f)
     if PyFunction_Check(f):
-        return PyFunction_GET_CODE(f)
+        f = PyFunction_GET_CODE(f)
+        if unlikely(coro_is_async(f)):
+            refuse_async(function)
+    elif unlikely(type(function) is partial):
+        refuse_async_partial(function)
     return f
+
+
+def _check_function(function, /):
+    """TypeError for what a thread cannot call, for those that pass the call on."""
+    if not callable(function):
+        refuse_uncallable(function)
+    learning_key(function)
 
 
 cdef coro make_thread(object function, tuple args, object kwargs, object name, bint daemon):
     global last_number, n_spawned
     cdef coro t
     cdef PyThreadState *ts = PyThreadState_Get()
+    cdef const void *key
     if not callable(function):
-        raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
+        refuse_uncallable(function)
+    key = learning_key(function)
     if name is not None and not isinstance(name, str):
         raise TypeError(f"thread_name is a str, not {type(name).__name__}: {name!r}")
     t = coro.__new__(coro)
@@ -440,7 +471,7 @@ cdef coro make_thread(object function, tuple args, object kwargs, object name, b
         context = <object>PyContext_CopyCurrent()
         Py_DECREF(context)
         t.context = context
-    t.stack.key = learning_key(function)
+    t.stack.key = key
     n_spawned += 1
     return t
 
