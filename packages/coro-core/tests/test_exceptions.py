@@ -28,7 +28,8 @@ def sleep_within(limit):
 def test_a_limit_says_which_it_was_and_how_long():
     me = coro.current()
     start = f"of thread {me.id} {me.name!r} ran out while it slept"
-    assert expired(lambda: sleep_within(coro.timeout(0.001))).startswith(f"coro.timeout(0.001) {start}, in sleep_within (")
+    text = expired(lambda: sleep_within(coro.timeout(0.001)))
+    assert text.startswith(f"coro.timeout(0.001) {start}, in sleep_within (")
     assert expired(lambda: sleep_within(coro.shield(0.002))).startswith(f"coro.shield(0.002) {start}")
     assert expired(lambda: coro.with_timeout(0, coro.sleep_relative, 60)).startswith(f"coro.with_timeout(0) {start}")
 
@@ -150,7 +151,8 @@ def test_closed_by_another_thread():
     reader.join()
     me = coro.current()
     [error] = found
-    assert str(error) == f"descriptor {number} was closed by thread {me.id} {me.name!r} while this thread was waiting for it"
+    by = f"thread {me.id} {me.name!r}"
+    assert str(error) == f"descriptor {number} was closed by {by} while this thread was waiting for it"
     assert error.args == (me,)
     assert error.closer is me
     b.close()
@@ -229,3 +231,18 @@ def test_an_async_function_is_refused_with_the_way_to_run_it(function):
     with refused:
         coro.run(function)
     inside()
+
+
+# ------------------------------------------------------------------------------------------------ ends
+
+
+@coro_test
+def test_an_end_inside_of_something_says_how_much_came():
+    for a, b in (coro.socketpair(), stream_pair()):
+        a.sendall(b"abc")
+        a.close()
+        with pytest.raises(EOFError) as info:
+            b.recv_exact(10)
+        assert info.value.args == (b"abc",)
+        assert info.value.__notes__ == ["the stream ended after 3 of the 10 bytes asked for"]
+        b.close()

@@ -48,9 +48,9 @@ from coro._entry.classic import UNAME, get_module_name, get_refcnt, signalfd_han
 from coro._entry.connect import connect
 from coro._entry.fork import fork
 from coro._entry.loop import event_loop, event_loop_is_running, run, set_print_exit_string
+from coro._introspection.failures import compact_exception_notifier, default_exception_notifier
 from coro._introspection.lock_cycles import set_lock_cycle_warning
 from coro._introspection.memory import Memory, ThreadMemory, memory
-from coro._introspection.failures import compact_exception_notifier, default_exception_notifier
 from coro._introspection.reports import all_threads, where, where_all
 from coro._introspection.statistics import Statistics, statistics
 from coro._introspection.wait_graph import WaitEdge, WaitGraph, WaitingThread, WaitTarget, wait_graph

@@ -271,6 +271,13 @@ class LockCycleWarning(RuntimeWarning):
     breaks that wait off. See ``coro.set_lock_cycle_warning``."""
 
 
+def end_of_stream(data: bytes, wanted: int) -> EOFError:
+    """The exception for a stream that ended inside of something. Its argument is what came, so a note says the rest."""
+    raised = EOFError(data)
+    raised.add_note(f"the stream ended after {len(data)} of the {wanted} bytes asked for")
+    return raised
+
+
 class LockError(Exception):
     """A mutex or read-write lock was released by a thread that does not hold it, or a reader asked for the write
     side."""

@@ -278,7 +278,8 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     outcome is dropped.  A function that forks has no loop in the child, may run one there, and ends the child when it
     ends: with code 0, with that of a SystemExit, or with 1 and a traceback for another exception.
 
-    Raises TypeError for something that cannot be called or is an ``async def`` function, YieldFromMain outside a thread.
+    Raises TypeError for something that cannot be called or is an ``async def`` function, YieldFromMain outside a
+    thread.
     """
     scheduler._check_function(function)
     job = _Job(function, args, kwargs, contextvars.copy_context(), scheduler._running_thread())

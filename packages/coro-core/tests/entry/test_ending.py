@@ -515,7 +515,7 @@ def test_wrong_timeouts_and_functions():
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="more than 0"):
             coro.event_loop(wrong)
-    with pytest.raises(TypeError, match="something to call"):
+    with pytest.raises(TypeError, match="expected a function to call"):
         coro.run(3)
     assert len(coro.all_threads) == 0
 

@@ -128,7 +128,9 @@ def test_data_begins_no_block(stderr):
 
 def test_an_exit_says_what_ends_the_program(stderr):
     run((failing, SystemExit(3)))
-    assert stderr.getvalue().endswith("SystemExit: 3\n(sys.exit() ends a thread only; coro.set_exit(code) ends the program's loop)\n")
+    assert stderr.getvalue().endswith(
+        "SystemExit: 3\n(sys.exit() ends a thread only; coro.set_exit(code) ends the program's loop)\n"
+    )
 
 
 def test_an_exception_that_cannot_be_printed(stderr):
@@ -208,8 +210,8 @@ def test_the_same_exception_is_counted_after_a_while(stderr, clock):
         stderr.truncate()
         coro.spawn(failing, ValueError("again")).join()
         told = stderr.getvalue()
-        assert "\t" in told
-        assert "3 more exceptions of this kind not printed: ValueError in failing (introspection/test_failures.py:" in told
+        words = "3 more exceptions of this kind not printed: ValueError in failing (introspection/test_failures.py:"
+        assert f" {words}" in told
         assert len(blocks(stderr)) == 1
 
     coro.run(main)

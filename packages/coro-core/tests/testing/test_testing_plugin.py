@@ -342,7 +342,11 @@ def test_a_deadlock_shows_where_everybody_is(run):
         """)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["*with lock:*", "*DeadlockError: all 2 threads that the loop waits for are blocked*", "*holder*until somebody schedules it*"]
+        [
+            "*with lock:*",
+            "*DeadlockError: all 2 threads that the loop waits for are blocked*",
+            "*holder*until somebody schedules it*",
+        ]
     )
 
 

@@ -50,6 +50,7 @@ _TABLES = (
     "coro.offload",
     "coro._poll.children",
     "coro._introspection.watchdog",
+    "coro._introspection.failures",
     "coro.files",
     "coro.servers",
     "coro.asyncio_bridge",

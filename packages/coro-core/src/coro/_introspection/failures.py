@@ -5,10 +5,10 @@ notes and groups, and with colours where Python has them (3.13) and stderr is a 
 text of the exception, notes, names, lines of sources) cannot send escape sequences to that terminal, and cannot begin a
 line like another block.
 
-The same exception again and again, as when a data base is down, must not fill the disk or hold up the loop: of each kind
-(its type and the places of its traceback) MOST blocks are written in WINDOW seconds. The rest is counted, and the count
-is told when the next block is written, or at the loop's end. There is no timer for it: the last block before that says
-that more will only be counted.
+The same exception again and again, as when a data base is down, must not fill the disk or hold up the loop: of each
+kind (its type and the places of its traceback) MOST blocks are written in WINDOW seconds. The rest is counted, and the
+count is told when the next block is written, or at the loop's end. There is no timer for it: the last block before that
+says that more will only be counted.
 
 Where stderr is made of records, a line each (`coro.log.redirect_stderr`), one line is written.
 
@@ -55,7 +55,10 @@ class _Repeated:
 
 
 _seen: dict[_Kind, _Repeated] = {}
-os.register_at_fork(after_in_child=_seen.clear)
+
+
+def _after_fork_in_child() -> None:
+    _seen.clear()  # the parent tells of them
 
 
 def default_exception_notifier() -> None:
@@ -65,7 +68,7 @@ def default_exception_notifier() -> None:
     the others counted. What ``coro.log.redirect_stderr`` logs is the one line of
     ``coro.compact_exception_notifier``."""
     exc = sys.exception()
-    if exc is None or getattr(output.saved_stderr, "lines_are_records", False):
+    if exc is None or getattr(output.saved_stderr, "_lines_are_records", False):
         compact_exception_notifier()
         return
     now = time.monotonic()

@@ -53,7 +53,7 @@ from array import array as _array
 from coro import oserrors
 from coro._net.constants import AF, MSG, PF, SHUT, SO, SOCK, SOL
 from coro._runtime.scheduler import _post_internal, sleep_relative
-from coro.exceptions import ClosedError, SimultaneousError, WrongThreadError
+from coro.exceptions import ClosedError, SimultaneousError, WrongThreadError, end_of_stream
 
 require_abi()
 

@@ -608,7 +608,7 @@ cdef class _receiver(_descriptor):
             raise ValueError(f"the number of bytes to receive must not be negative, not {n}")
         data = gather(self, me, n)
         if PyBytes_GET_SIZE(data) < n:
-            raise EOFError(data)
+            raise end_of_stream(data, n)
         return data
 
     def recv_exact(self, Py_ssize_t nbytes):

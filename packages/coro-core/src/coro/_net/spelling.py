@@ -1,8 +1,8 @@
 """What somebody meant who wrote an address in another way than coro takes it.
 
 Addresses are ``(host, port)``, as in the standard library's ``socket``; many programs and settings write
-``"127.0.0.1:8080"``. Taking that too would be wrong: a str is the path of a UNIX socket here. So the errors say how it is
-written. Cost: nothing, but for the two calls that take both a path and a host, which look at a str once.
+``"127.0.0.1:8080"``. Taking that too would be wrong: a str is the path of a UNIX socket here. So the errors say how it
+is written. Cost: nothing, but for the two calls that take both a path and a host, which look at a str once.
 """
 
 from __future__ import annotations

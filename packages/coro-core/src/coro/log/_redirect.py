@@ -20,7 +20,7 @@ class Redirector(io.TextIOBase):
 
     encoding = "utf-8"
     errors = "backslashreplace"
-    lines_are_records = True  # see _introspection/failures.py
+    _lines_are_records = True  # see _introspection/failures.py
 
     def __init__(self) -> None:
         self._facility = _facility.Facility("stderr")

@@ -146,8 +146,8 @@ class virtual_clock:
         lines = [f"  {t!r} waits {reports.describe_wait(t)}\n    at {reports.where(t)}" for t in counted]
         thread.raise_exception(
             DeadlockError(
-                f"all {len(counted)} threads that the loop waits for are blocked and only timers are left, but the virtual clock "
-                f"stands still and nobody is left to call advance(); use virtual_clock(autojump=True) if it is to "
+                f"all {len(counted)} threads that the loop waits for are blocked and only timers are left, but the "
+                f"virtual clock stands still and nobody is left to call advance(); use virtual_clock(autojump=True) if it is to "
                 f"jump by itself:\n" + "\n".join(lines),
                 tuple((t, reports.describe_wait(t)) for t in counted),
             )

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from coro import oserrors
 from coro._net.constants import MSG
+from coro.exceptions import end_of_stream
 
 __all__: list[str] = []
 
@@ -113,7 +114,7 @@ class Stream:
             raise ValueError(f"the number of bytes to receive must not be negative, not {nbytes}")
         data = self._gather(nbytes)
         if len(data) < nbytes:
-            raise EOFError(data)
+            raise end_of_stream(data, nbytes)
         return data
 
     def readv(self, size_list: Iterable[int]) -> tuple[bytes, ...]:

@@ -158,8 +158,8 @@ cdef int notify() noexcept:
 
 def set_exception_notifier(function):
     """Have ``function()`` called, in the thread that failed and while ``sys.exc_info()`` tells the error, for every
-    exception that leaves a thread (except Shutdown). None restores the default, which writes a traceback to stderr. Returns
-    the notifier set before, None for the default. TypeError when it cannot be called."""
+    exception that leaves a thread (except Shutdown). None restores the default, which writes a traceback to stderr.
+    Returns the notifier set before, None for the default. TypeError when it cannot be called."""
     global notifier
     check_os_thread()
     if function is not None and not callable(function):
