@@ -76,7 +76,8 @@ def use(cls: type, name: str) -> None:
         except Exception:
             return
         if callable(method):
-            expect(f"{name}{arguments}", method, *arguments)
+            # Not the arguments' own text: one of them is half made.
+            expect(f"{name} of {[type(a).__name__ for a in arguments]}", method, *arguments)
         del thing, method
 
 

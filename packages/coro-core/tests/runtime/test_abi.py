@@ -84,4 +84,8 @@ def test_every_extension_above_the_scheduler_checks_the_number():
     below = {INSTALLED / "_clock" / "ticks.pyx", INSTALLED / "_runtime" / "scheduler.pyx"}
     sources = set(INSTALLED.rglob("*.pyx")) - below
     assert len(sources) >= 13
-    assert [s for s in sources if not re.search(r"^require_abi\(\)$", s.read_text(), re.M)] == []
+    # A module that compiles against nothing of coro has no number to check.
+    texts = {s: s.read_text() for s in sources}
+    depends = {s for s, text in texts.items() if re.search(r"^\s*(from coro\b.* cimport|cimport coro)\b", text, re.M)}
+    assert len(depends) >= 13
+    assert [s for s in depends if not re.search(r"^require_abi\(\)$", texts[s], re.M)] == []

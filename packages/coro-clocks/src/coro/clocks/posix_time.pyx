@@ -4,8 +4,8 @@
 It has the interface of `coro.clocks.tsc_time`.  The time of day is that of coro-core, to within a microsecond.  Under a
 virtual clock, ticks are virtual nanoseconds.  A reading is a call of clock_gettime(2).
 """
-# Cost of a reading: about 25 ns where the kernel has clock_gettime in the vDSO. The relation is taken over from coro-core
-# whenever it was renewed there.
+# Cost of a reading: about 25 ns where the kernel has clock_gettime in the vDSO. The relation is taken over from
+# coro-core whenever it was renewed there.
 
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec

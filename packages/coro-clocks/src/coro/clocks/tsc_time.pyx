@@ -11,8 +11,8 @@ after 1 s; `describe().error_ppb` is the present bound.  It is corrected about o
 functions here that read the time of day, and by `update_time_relation()`.  After a suspend of the machine
 (CLOCK_BOOTTIME shows it) the relation to POSIX time is renewed.
 """
-# Cost of a reading: from C one branch and the counter instruction, by way of coro-core's header; from Python the call and
-# the int come on top.
+# Cost of a reading: from C one branch and the counter instruction, by way of coro-core's header; from Python the call
+# and the int come on top.
 
 from libc.stdint cimport int64_t, uint64_t
 

@@ -19,9 +19,9 @@ A thread in `coro.select` has a record (a `choice`) in the line of everything it
 the others out of their lines in the same breath, so it is given one thing only, and nobody who counts a line counts a
 thread that is going to leave it. For the primitives it is a waiter like any other.
 
-Time limits (``timeout=`` of everything that waits) are those of coro.timeout, begun when it is clear that the thread has
-to wait. So one that strikes is an interruption like any other, and what was said of these holds: it leaves no damage.
-With 0 nothing is waited for and nobody else runs.
+Time limits (``timeout=`` of everything that waits) are those of coro.timeout, begun when it is clear that the thread
+has to wait. So one that strikes is an interruption like any other, and what was said of these holds: it leaves no
+damage. With 0 nothing is waited for and nobody else runs.
 
 Cost: one record of 56 bytes per waiting thread, O(1) to join, leave and wake. A record is never on a C stack, since
 stacks are copied away while threads are parked.

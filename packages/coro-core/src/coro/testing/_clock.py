@@ -147,8 +147,8 @@ class virtual_clock:
         thread.raise_exception(
             DeadlockError(
                 f"all {len(counted)} threads that the loop waits for are blocked and only timers are left, but the "
-                f"virtual clock stands still and nobody is left to call advance(); use virtual_clock(autojump=True) if it "
-                f"is to jump by itself:\n" + "\n".join(lines),
+                f"virtual clock stands still and nobody is left to call advance(); use virtual_clock(autojump=True) if "
+                f"it is to jump by itself:\n" + "\n".join(lines),
                 tuple((t, reports.describe_wait(t)) for t in counted),
             )
         )

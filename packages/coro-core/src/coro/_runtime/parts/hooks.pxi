@@ -124,7 +124,7 @@ def _set_random_order(seed):
 
 
 def _refresh_now():
-    """The virtual clock was moved: the present pass of the loop and the present slice go on at the new time. The jump is
-    no time that the running thread has used."""
+    """The virtual clock was moved: the present pass of the loop and the present slice go on at the new time. The jump
+    is no time that the running thread has used."""
     global loop_now, slice_start
     loop_now = slice_start = coro_now(ticker)
