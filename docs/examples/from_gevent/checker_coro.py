@@ -23,7 +23,7 @@ def check(target: str, answers: Answers) -> None:
         try:
             with coro.connect(host, int(port)) as s:
                 state = s.recv(100).decode(errors="replace").strip() or "closed"
-        except OSError as e:
+        except (OSError, coro.NameError) as e:
             state = str(e)
     answers.put((target, state))
 
