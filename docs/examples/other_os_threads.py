@@ -27,13 +27,13 @@ def main() -> None:
     ticking.join()
     print("the other thread went on meanwhile:", ticking.result > 1)
 
-    me = coro.current()
+    messages: coro.fifo[str] = coro.fifo()
 
     def outside() -> None:  # runs in an OS thread of its own: post() is all it may use of coro
-        coro.post(me.schedule, "a message from outside")
+        coro.post(messages.push, "a message from outside")
 
     threading.Thread(target=outside).start()
-    print("post:", coro._yield())
+    print("post:", messages.pop())
 
 
 if __name__ == "__main__":
