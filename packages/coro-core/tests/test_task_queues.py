@@ -62,6 +62,63 @@ def test_equal_ranks_keep_their_order_and_failed_comparisons_put_nothing():
         q.put_nowait(2)
 
 
+@in_jumping_run
+def test_comparisons_that_switch_or_use_the_queue_leave_it_whole():
+    class Job:
+        does = staticmethod(lambda: None)
+
+        def __init__(self, rank):
+            self.rank = rank
+
+        def __lt__(self, other):
+            self.does()
+            return self.rank < other.rank
+
+    class Odd(Job):
+        """Its comparisons do something, the first of them only."""
+
+        def __init__(self, rank, does):
+            super().__init__(rank)
+            self.once = does
+
+        def does(self):
+            once, self.once = self.once, lambda: None
+            once()
+
+    def more():
+        q.put(Job(0))
+        q.get()
+        q.get()
+
+    q = coro.priority_queue(maxsize=5)
+    for rank in (1, 2, 3):
+        q.put(Job(rank))
+    with pytest.raises(coro.NoSwitchError):
+        q.put(Odd(2, coro.yield_slice))
+    assert len(q) == q.unfinished_tasks == 3 and not q.full()
+    q.put(Odd(1, more))
+    q.put(Odd(4, lambda: q.put(Job(5))))
+    assert [q.get().rank for _ in range(len(q))] == [1, 2, 3, 4, 5]
+    assert q.unfinished_tasks == 7
+    q.put(Job(1))
+    with pytest.raises(coro.QueueShutDown):
+        q.put(Odd(2, lambda: q.shutdown(immediate=True)))
+    assert len(q) == 0 and q.unfinished_tasks == 7
+
+
+@each_kind
+@in_jumping_run
+def test_other_os_threads_change_nothing(kind):
+    q = kind()
+    q.put(1)
+    for call in (lambda: q.put(2), q.get, q.task_done, q.shutdown, lambda: q.shutdown(immediate=True)):
+        with pytest.raises(coro.WrongThreadError):
+            coro.in_thread(call)
+    assert q.statistics() == (1, 0, 0, 0, 1, False)
+    q.put(3)
+    assert sorted([q.get(), q.get()]) == [1, 3]
+
+
 @each_kind
 @in_jumping_run
 def test_limits_and_interruptions(kind):

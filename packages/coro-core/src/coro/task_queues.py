@@ -23,6 +23,7 @@ from collections import deque
 from typing import Generic, NamedTuple, SupportsFloat, TypeVar
 
 from coro._runtime.arguments import whole
+from coro._runtime.scheduler import _check_os_thread, no_switch
 from coro._sync.conditions import inverted_semaphore
 from coro._sync.locks import semaphore
 from coro.exceptions import QueueShutDown, TimeoutError
@@ -106,13 +107,14 @@ class queue(Generic[_T]):
             else:
                 _acquire(self._room, timeout, "put")
                 self._refuse_if_shut()
+        self._unfinished.acquire()  # refuses other OS threads, so it comes before any change
         try:
             self._insert(item)
         except BaseException:  # of a comparison
+            self._unfinished.release()
             if self._room is not None:
                 self._room.release()
             raise
-        self._unfinished.acquire()
         self._items.release()
 
     def put_nowait(self, item: _T) -> None:
@@ -171,6 +173,7 @@ class queue(Generic[_T]):
         """Let nothing more in, as ``queue.Queue.shutdown`` of Python 3.13: put() raises ``coro.QueueShutDown``, get()
         does when the last value is taken, and so do those who wait. With ``immediate`` the values are dropped, and
         count as done."""
+        _check_os_thread()
         self._shut = True
         if immediate:
             dropped, self._stored = self._stored, type(self._stored)()
@@ -254,25 +257,44 @@ class priority_queue(queue[_T]):
         q.put((1, "soon"))
         q.get()              # (1, "soon")
 
-    What a comparison (``<``) raises, ``put`` raises, and nothing was put in.
+    What a comparison (``<``) raises, ``put`` raises, and nothing was put in. A comparison must not block:
+    coro.no_switch surrounds it.
     """
 
     _stored: list[_T]
 
     def _begin(self) -> None:
         self._stored = []  # the smallest is last
+        self._changes = 0
 
     def _insert(self, item: _T) -> None:
-        low, high = 0, len(self._stored)
-        while low < high:
-            middle = (low + high) // 2
-            if item < self._stored[middle]:  # type: ignore[operator]
-                low = middle + 1
-            else:
-                high = middle
+        if self._stored:
+            with no_switch():  # in the middle of a search the list must stay as it is
+                low = self._place(item)
+            self._refuse_if_shut()
+        else:
+            low = 0
         self._stored.insert(low, item)
+        self._changes += 1
+
+    def _place(self, item: _T) -> int:
+        """Where the value belongs. A comparison or a finaliser may use this very queue: the search begins anew then."""
+        while True:
+            changes, stored = self._changes, self._stored
+            low, high = 0, len(stored)
+            while low < high:
+                middle = (low + high) // 2
+                if item < stored[middle]:  # type: ignore[operator]
+                    low = middle + 1
+                else:
+                    high = middle
+                if self._changes != changes or self._stored is not stored:
+                    break
+            else:
+                return low
 
     def _remove(self) -> _T:
+        self._changes += 1
         return self._stored.pop()
 
 
