@@ -1,6 +1,8 @@
 """coro.pool: how many run at once, results and failures, threads that are shut down at any moment."""
 
+import contextlib
 import gc
+import weakref
 
 import pytest
 from support import in_jumping_loop, in_jumping_run
@@ -165,3 +167,66 @@ def test_what_is_refused():
         with pytest.raises(TypeError, match="something to call"):
             call(3)
     assert p.free == 1
+
+
+@in_jumping_loop
+def test_no_cycle_keeps_a_failure_and_no_iterator_a_result():
+    class Value:
+        pass
+
+    def fail(value):
+        raise ValueError("no")
+
+    p, gone = coro.pool(2), []
+    before = coro.set_exception_notifier(lambda: None)
+    gc.collect()
+    gc.disable()
+    try:
+        for call in (p.apply, lambda f, v: p.map(f, [v]), lambda f, v: list(p.imap_unordered(f, [v]))):
+            value = Value()
+            gone.append(weakref.ref(value))
+            with contextlib.suppress(ValueError):
+                call(fail, value)
+            del value
+            p.join()
+            coro.yield_slice()
+        for call in (p.imap, p.imap_unordered):
+            results = call(lambda n: Value(), range(2))
+            gone.append(weakref.ref(next(results)))
+            p.join()
+            coro.yield_slice()
+            assert gone[-1]() is None  # the iterator is still there
+            results.close()
+        assert [ref() for ref in gone] == [None] * 5
+    finally:
+        gc.enable()
+        coro.set_exception_notifier(before)
+
+
+def test_a_call_that_the_end_of_the_loop_refuses_takes_no_room():
+    def late():
+        try:
+            coro.sleep(100)
+        finally:
+            try:
+                p.spawn(int)
+            except coro.LoopError:
+                seen.append((p.free, len(p)))
+
+    p, seen = coro.pool(1), []
+
+    def main():
+        coro.spawn(late)
+        coro.yield_slice()
+
+    coro.run(main)
+    assert seen == [(1, 0)]
+
+
+@in_jumping_run
+def test_other_os_threads_are_refused():
+    p = coro.pool(1)
+    for call in (p.shutdown, p.join, p.wait_for_room, lambda: p.spawn(int), lambda: p.map(int, [1])):
+        with pytest.raises(coro.WrongThreadError):
+            coro.in_thread(call)
+    assert p.free == 1 and len(p) == 0

@@ -1,5 +1,9 @@
 """coro.retry: its three forms, when it gives up, which exceptions it holds back, and its pauses."""
 
+import contextlib
+import gc
+import weakref
+
 import pytest
 from support import in_jumping_loop
 
@@ -126,3 +130,24 @@ def test_what_is_refused():
     with pytest.raises(TypeError):
         coro.retry()
     assert "OSError" in repr(steady())
+
+
+@in_jumping_loop
+def test_no_cycle_keeps_a_failed_call():
+    class Value:
+        pass
+
+    def fail(value):
+        raise OSError("no")
+
+    value = Value()
+    gone = weakref.ref(value)
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(OSError):
+            steady(attempts=2).call(fail, value)
+        del value
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -129,6 +129,7 @@ class pool:
             thread.start()
         except LoopError:
             thread.raise_exception(Shutdown, cancel_start=True)
+            del call  # the traceback keeps this frame, and room and count must be back when the error arrives
             raise
         self._threads[thread] = None
         return thread
@@ -152,6 +153,8 @@ class pool:
         except BaseException:
             thread.shutdown()
             raise
+        finally:
+            del thread  # it has the failure, whose traceback has this frame
 
     def map(self, function: Callable[..., _T], /, *iterables: Iterable[Any]) -> list[_T]:
         """Like ``list(map(function, *iterables))`` with each call in a thread of the pool. The first failure, in the
@@ -170,6 +173,7 @@ class pool:
 
     def _results(self, function: Any, calls: Iterator[tuple[Any, ...]], ordered: bool) -> Iterator[Any]:
         pending: deque[scheduler.coro] = deque()
+        results: list[Any] = []
         more = True
         try:
             while True:
@@ -189,22 +193,15 @@ class pool:
                         pending.append(self._start(True, function, arguments, {}))
                 if not pending:
                     return
-                if ordered:
-                    thread = pending.popleft()
-                    try:
-                        result = thread.get()
-                    except BaseException:
-                        pending.append(thread)
-                        raise
-                else:
-                    thread = _first_to_end(pending)
-                    pending.remove(thread)
-                    result = thread.get()
-                yield result
-                del result
+                if not ordered:
+                    _first_to_end_first(pending)
+                # No names: the thread has the result as well, or the failure, whose traceback has this frame.
+                results.append(pending[0].get())
+                pending.popleft()
+                yield results.pop()
         finally:
-            for thread in pending:
-                thread.shutdown()
+            while pending:
+                pending.popleft().shutdown()
 
     # -- the whole
 
@@ -221,7 +218,8 @@ class pool:
 
     def shutdown(self) -> None:
         """Ask all calls that are running to end; gevent's ``kill``. Does not wait, see ``join``; the pool can be used
-        further."""
+        further. WrongThreadError in another OS thread than the loop's."""
+        scheduler._check_os_thread()
         me = scheduler.current()
         for thread in list(self._threads):
             if thread is not me:
@@ -282,11 +280,13 @@ def _check(function: Callable[..., _T]) -> Callable[..., _T]:
     return function
 
 
-def _first_to_end(threads: Iterable[scheduler.coro]) -> scheduler.coro:
+def _first_to_end_first(threads: deque[scheduler.coro]) -> None:
+    """Wait until one of the threads has ended, and put it in front of the others."""
     watch = scheduler._EndWatch(threads)
     try:
         while (thread := watch.take()) is None:
             watch.wait()
-        return thread
     finally:
         watch.leave()
+    threads.remove(thread)
+    threads.appendleft(thread)

@@ -86,9 +86,12 @@ class retry:
 
     def call(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call ``function(*args, **kwargs)`` until it succeeds and return its result; the last failure is raised."""
-        for attempt in self:
-            with attempt:
-                return function(*args, **kwargs)
+        try:
+            for attempt in self:
+                with attempt:
+                    return function(*args, **kwargs)
+        finally:
+            del attempt  # it has the failure, whose traceback has this frame
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def __call__(self, function: Callable[_P, _T], /) -> Callable[_P, _T]:
