@@ -201,3 +201,13 @@ def test_outside_of_a_loop():
     with pytest.raises(coro.YieldFromMain):
         coro.wait([coro.new(print)])
     assert coro.wait([]) == (set(), set())
+
+
+@in_jumping_run
+def test_one_thread_goes_through_an_iterator_at_a_time():
+    threads = coro.as_completed([after(1, 5)])
+    first = coro.spawn(next, threads)
+    coro.yield_slice()
+    with pytest.raises(ValueError, match="executing"):
+        next(threads)
+    assert first.get().get() == 5

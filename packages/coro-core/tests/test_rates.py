@@ -1,9 +1,10 @@
 """coro.rate_limiter: how many in which time, in which order, and what an interruption leaves behind."""
 
 import pytest
-from support import in_jumping_loop
+from support import in_jumping_loop, in_jumping_run
 
 import coro
+import coro.testing
 
 
 def now():
@@ -115,3 +116,23 @@ def test_what_is_refused():
         limiter.acquire(timeout="1")
     with pytest.raises(ValueError, match="contradict"):
         limiter.acquire(timeout=1, blocking=False)
+
+
+@in_jumping_run
+def test_other_os_threads_are_refused():
+    limiter = coro.rate_limiter(1)
+    with pytest.raises(coro.WrongThreadError):
+        coro.in_thread(limiter.acquire)
+    assert limiter.statistics().taken == 0
+
+
+def test_a_virtual_clock_that_was_ahead_leaves_no_debt():
+    limiter = coro.rate_limiter(1, burst=2)
+
+    def use():
+        with coro.testing.virtual_clock(autojump=True):
+            for _ in range(50):
+                limiter.acquire()
+
+    coro.run(use)
+    assert limiter.statistics().tokens >= 0

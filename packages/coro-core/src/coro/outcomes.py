@@ -108,7 +108,7 @@ def as_completed(
 
     timeout: seconds from this call on, after which the iterator raises ``coro.TimeoutError`` when there are threads
     that have not ended; None is for ever. Each thread comes once, however often it was given. One thread goes through
-    the iterator at a time, RuntimeError otherwise. Errors as for ``coro.wait``, those of the arguments at once, others
+    the iterator at a time, ValueError otherwise. Errors as for ``coro.wait``, those of the arguments at once, others
     while iterating. It is ``concurrent.futures.as_completed``; gevent calls it ``iwait``.
     """
     everybody = _threads(threads)

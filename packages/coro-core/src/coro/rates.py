@@ -66,7 +66,8 @@ class rate_limiter:
 
     def _fill(self) -> None:
         now = ticks.get_now()
-        come = (now - self._at) / ticks.ticks_per_sec * self.rate / self.per
+        # Never less than none: a virtual clock may have been ahead of the real one.
+        come = max(0.0, (now - self._at) / ticks.ticks_per_sec * self.rate / self.per)
         self._tokens = min(float(self.burst), self._tokens + come)
         self._at = now
 
@@ -85,8 +86,9 @@ class rate_limiter:
         timeout: a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and nothing
         was taken. TypeError when ``n`` is not an int; ValueError when it is negative or above ``burst``, and for a
         timeout beside ``blocking=False``; TypeError or ValueError for a timeout that is not a number; YieldFromMain
-        when main would have to wait.
+        when main would have to wait; WrongThreadError in another OS thread than the loop's.
         """
+        scheduler._check_os_thread()
         whole(n, "the number of tokens", 0, self.burst)
         limit = None
         if timeout is not None:

@@ -224,3 +224,8 @@ def test_no_more_than_so_many_are_remembered(monkeypatch):
     for _ in range(5):
         assert len(run_cycle(ring(coro.mutex(), coro.mutex()), "a", "b")) == 1
     assert len(lock_cycles._told) == 3
+
+
+def test_other_os_threads_do_not_switch_it():
+    with pytest.raises(coro.WrongThreadError):
+        coro.run(coro.in_thread, coro.set_lock_cycle_warning, False)

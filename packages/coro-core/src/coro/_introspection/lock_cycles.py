@@ -128,7 +128,7 @@ def set_lock_cycle_warning(on: bool) -> bool:
     TypeError unless ``on`` is a bool. WrongThreadError in another OS thread than the loop's."""
     if not isinstance(on, bool):
         raise TypeError(f"expected True or False, not {type(on).__name__}: {on!r}")
-    scheduler.current()  # refuses other OS threads
+    scheduler._check_os_thread()
     return locks._set_cycle_reporter(_look if on else None) is not None
 
 
