@@ -7,7 +7,8 @@ per peer, and the median of those is held against a bar. CPU time is what counts
 taken for granted from earlier runs.
 
 Rooms: `_suites` says what is measured and the bars, `_env` provides the peers and compiled helpers,
-`_measure` runs one measurement, `_results` turns measurements into ratios, tables and JSON, `workloads/`
-holds the measured programs, `*.c` the C echo server (the physical limit) and the load client. Rejected:
-pyperf, which calibrates each benchmark by itself and so cannot interleave two of them.
+`_measure` runs one measurement, `_results` turns measurements into ratios, a report and JSON, `_plots` and `_tables`
+make pictures and tables of that JSON with the words of `_captions`, `workloads/` holds the measured programs, `*.c` the
+C echo server (the physical limit) and the load client. Rejected: pyperf, which calibrates each benchmark by itself and
+so cannot interleave two of them.
 """

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ._results import shown
+
 THRESHOLD = 0.10
 
 
@@ -61,11 +63,10 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
 
 def report(found: list[Change], threshold: float) -> str:
     """The comparison as text."""
-    out = []
+    out = [f"{'ratio to a rival, or own figure':<78} {'old':>10}    {'new':<10} change"]
     for change in found:
         verdict = "WORSE" if change.worse(threshold) else "better" if change.better(threshold) else ""
         percent = (change.new / change.old - 1) * 100 if change.old else 0.0
-        out.append(
-            f"{change.name:<78} {change.old:>10.4g} -> {change.new:<10.4g} {percent:+6.1f} %  {verdict}".rstrip()
-        )
+        figures = f"{shown(change.old):>10} -> {shown(change.new):<10}"
+        out.append(f"{change.name:<78} {figures} {percent:+6.1f} %  {verdict}".rstrip())
     return "\n".join(out)

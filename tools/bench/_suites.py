@@ -4,9 +4,9 @@ A case is one workload with one set of parameters; its rivals are the peers that
 easier conditions. A bar is the ratio of our figure to a rival's that must not be exceeded, or, with no rival, our own
 figure. Cost: a table.
 
-A package brings its own: `bench/suite.py` in its folder has CASES, and DISTRIBUTIONS of the form of those here, made
-with `from tools.bench._suites import Case, Rival`; the workloads lie beside it. What it counts the instructions of is
-named in COUNTED there, and done by `bench/counted.py`.
+A package brings its own: `bench/suite.py` in its folder has CASES, DISTRIBUTIONS of the form of those here and CAPTIONS
+of the form of those in `_captions`, made with `from tools.bench._suites import Case, Rival`; the workloads lie beside
+it. What it counts the instructions of is named in COUNTED there, and done by `bench/counted.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from tools.dev import packages
+
+from ._captions import CAPTIONS
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
 KIB = 1024
@@ -379,6 +381,7 @@ def _all(root: Path = packages.ROOT) -> tuple[tuple[Case, ...], dict[Path, tuple
         if module is not None:
             cases += [replace(case, folder=package / "bench", package=package.name) for case in module.CASES]
             DISTRIBUTIONS.update(getattr(module, "DISTRIBUTIONS", {}))
+            CAPTIONS.update(getattr(module, "CAPTIONS", {}))
             if hasattr(module, "COUNTED"):
                 counted[package / "bench" / "counted.py"] = module.COUNTED
     return tuple(cases), counted

@@ -1,61 +1,69 @@
 """A run as tables for the manual, in reStructuredText: `python -m tools.bench table RUN.json --into FILE`.
 
-One table for each suite, a row for each comparison: the case, whom with, our figure, the ratio with its spread, and the
-bar; above it the picture that `plot` drew, where `--pictures` says in which folder the manual has them. Written from
-the run and never by hand, so that what the manual says was measured. Cost: nothing.
+One table for each suite, a row for each comparison: the case, our figure, the rival and its figure, the ratio of the
+two with its spread, and the bar with the verdict. A case that has a bar for our own figure has a row for that. What
+the row above says already is not said again. Above the table is the picture that `plot` drew, where `--pictures` says
+in which folder the manual has them. Written from the run and never by hand, so that what the manual says was measured.
+Cost: nothing.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import Any
 
-from ._results import shown
+from ._captions import Unit, caption, case_name, conditions, limit, median, medians, peer_name, ratio, unit_for
 
-HEADINGS = {
-    "switch": "Switching, around a ring of threads",
-    "slice": "Giving way to all others",
-    "depth": "Switching deep in calls",
-    "spawn": "Starting and ending threads",
-    "timeouts": "A timeout around a call",
-    "sleepers": "Many sleepers",
-    "fifo": "Handing over through a queue",
-    "memory": "Memory",
-    "million": "A million threads",
-    "echo": "Echo, CPU time of the server for each request",
-    "bulk": "Large messages",
-    "connections": "Short connections",
-    "growth": "What grows with the number of threads",
-    "timers": "Timers, in quantity",
-    "os-threads": "Beside other OS threads",
-    "children": "Signals and child processes",
-    "profiler": "Programs under the profiler, against themselves without it",
-}
+HEAD = ["What", "coro", "Rival", "Its figure", "Ratio coro / rival", "Bar, at most"]
+WIDTHS = "28 13 16 13 17 13"
 
 
-def _row(case: dict[str, Any], line: dict[str, Any]) -> list[str]:
-    rival, spread, bar = line["rival"], line.get("ratio") or line.get("value"), line["bar"]
-    number = "{:.2f}".format if rival else shown
-    ours = (case["figures"].get("coro") or {}).get("median")
-    if spread is None:
-        measured = "not measured"
-    else:
-        measured = f"**{number(spread['median'])}** ({number(spread['least'])} – {number(spread['greatest'])})"
-    verdict = "" if bar is None else f"≤ {number(bar)}" + ("" if line["holds"] else ", not held")
-    return [
-        case["case"],
-        rival or "",
-        "" if ours is None else f"{shown(ours)} {case['unit']}",
-        measured,
-        verdict,
-    ]
+def _spread(spread: dict[str, float], written: Callable[[float], str]) -> str:
+    """The least and the greatest of the rounds, where there is a difference to be seen."""
+    ends = [written(spread[end]) for end in ("least", "greatest")]
+    return "" if ends[0] == ends[1] else f" ({ends[0]} – {ends[1]})"
+
+
+def _verdict(line: dict[str, Any], written: Callable[[float], str]) -> str:
+    if line["bar"] is None:
+        return ""
+    measured = line.get("ratio") or line.get("value")
+    verdict = "not measured" if not measured else "held" if line["holds"] else "**not held**"
+    return f"{written(line['bar'])}: {verdict}"
+
+
+def _figure(case: dict[str, Any], peer: str, unit: Unit) -> str:
+    value = median(case, peer)
+    return "not measured" if value is None else unit.show(value)
+
+
+def _rows(case: dict[str, Any]) -> list[list[str]]:
+    """The rows of a case: for each comparison, and for our own figure where it has a bar or no rival."""
+    unit = unit_for(case["unit"], medians(case))
+    rows = []
+    for line in case["lines"]:
+        rival, spread = line["rival"], line.get("ratio")
+        if rival:
+            measured = f"**{ratio(spread['median'])}**{_spread(spread, ratio)}" if spread else "not measured"
+            rows.append([peer_name(case, rival), _figure(case, rival, unit), measured, _verdict(line, limit)])
+        else:
+            rows.append(["", "", "", _verdict(line, unit.show_limit)])
+    ours = _figure(case, "coro", unit)
+    own = case["figures"].get("coro")
+    if own and all(line["rival"] is None for line in case["lines"]):
+        ours = f"**{ours}**{_spread(own, unit.show)}"
+    named = peer_name(case, "coro")
+    if named != "coro":
+        ours = f"{ours}, {named}"
+    first = [[case_name(case), ours]]
+    return [start + row for start, row in zip(first + [["", ""]] * len(rows), rows or [[""] * 4], strict=False)]
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    out = [".. list-table::", "   :header-rows: 1", "   :widths: 34 18 14 22 12", ""]
-    for row in [["What", "Against", "coro", "Ratio, or own figure", "Bar"], *rows]:
+    out = [".. list-table::", "   :header-rows: 1", f"   :widths: {WIDTHS}", ""]
+    for row in [HEAD, *rows]:
         for i, cell in enumerate(row):
-            out.append(f"   {'*' if i == 0 else ' '} - {cell}".rstrip())
+            out.append(f"   {' ' if i else '*'} - {cell}".rstrip())
     return [*out, ""]
 
 
@@ -64,18 +72,15 @@ def text(run: dict[str, Any], pictures: str | None = None) -> str:
 
     pictures: the folder of the pictures, as seen from the manual's page; None leaves them out.
     """
-    system = re.sub(r"(\d+\.\d+)\S*", r"\1", run["system"])  # what a kernel was built for tells nobody anything
-    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items() if version)
-    out = [
-        f"CPython {run['python']}, {system} on {run['machine']}, {run['cores']} cores; {versions}. Medians of "
-        f"{run['rounds']} interleaved rounds, least and greatest in brackets; {run['when'][:10]}.",
-        "",
-    ]
+    out = [conditions(run), ""]
     for suite in dict.fromkeys(case["suite"] for case in run["cases"]):
-        heading = HEADINGS.get(suite, suite)
-        rows = [_row(case, line) for case in run["cases"] if case["suite"] == suite for line in case["lines"]]
-        out += [heading, "-" * len(heading), ""]
+        about = caption(suite)
+        rows = [row for case in run["cases"] if case["suite"] == suite for row in _rows(case)]
+        out += [about.title, "-" * len(about.title), ""]
         if pictures:
-            out += [f".. image:: {pictures}/{suite}.svg", f"   :alt: {heading}: bars for coro and its peers", ""]
+            alt = f"{about.title}. {about.measured} The table below has the figures."
+            out += [f".. image:: {pictures}/{suite}.svg", "   :class: chart", f"   :alt: {alt}", ""]
+        elif about.measured:
+            out += [about.measured, ""]
         out += _table(rows)
     return "\n".join(out)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tools.bench._captions import Caption
 from tools.bench._suites import Case, Rival
 
+CAPTIONS = {"clocks": Caption("Reading a clock", "Processor time of one reading of the clock.")}
 CASES = (
     # Half of what the interpreter's own clock costs is what a reading from C may cost where the processor's counter
     # is used; bench/reading.py shows all scales.
