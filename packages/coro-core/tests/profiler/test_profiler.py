@@ -234,8 +234,9 @@ def test_waiting_is_told_apart():
     assert seconds(charge(p, "pass_time").aggregate[0]) == 5
 
 
-def test_waiting_for_the_kernel_is_charged_to_nobody():
-    p = profiled(coro.sleep_relative, 0.05)
+@pytest.mark.parametrize("sleep", [coro.sleep, coro.sleep_relative])
+def test_waiting_for_the_kernel_is_charged_to_nobody(sleep):
+    p = profiled(sleep, 0.05)
     waited = p.charges["<wait>"].own[0] / coro.ticks_per_sec
     assert 0.04 <= waited <= p.elapsed / coro.ticks_per_sec
     rest = sum(filled.own[0] for name, filled in p.charges.items() if name != "<wait>")

@@ -39,6 +39,7 @@ SAMPLE_EVERY = 20e-6
 COUNTED = (scheduler.schedule, scheduler.coro.schedule)
 PARKING = (scheduler._yield, scheduler.coro._yield, scheduler.yield_slice)
 TIMED = (
+    scheduler.sleep,
     scheduler.sleep_relative,
     conditions.condition_variable.wait,
     conditions.condition_variable.wake_one,
