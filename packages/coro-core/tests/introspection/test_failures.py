@@ -260,6 +260,7 @@ def test_few_kinds_are_remembered(stderr, clock):
     coro.run(main)
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # workers of tests before this one
 def test_a_forked_child_tells_no_counts_of_its_parent(stderr, clock):
     def main():
         for _ in range(failures.MOST + 1):
