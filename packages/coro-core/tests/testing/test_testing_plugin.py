@@ -24,8 +24,10 @@ def nothing_else(monkeypatch):
 
 
 @pytest.fixture
-def run(pytester):
+def run(pytester, monkeypatch):
     """Run a test file with the plugin: run(source, *options) or run(source, ini=...)."""
+    for name in ("CI", "BUILD_NUMBER"):  # pytest repeats whole messages in its summary where these are set
+        monkeypatch.delenv(name, raising=False)
 
     def run(source, *options, ini="", plugin=PLUGIN):
         pytester.makeini("[pytest]\n" + ini)
