@@ -78,4 +78,5 @@ def test_other_errors_are_left_alone(site: Path) -> None:
     write(site, "coro/__init__.py", '__version__ = "0.1.0"')
     write(site, "coro/_runtime/__init__.py")
     write(site, "coro/clocks/mach_time.py", "import nowhere_to_be_found")
-    assert import_error(site) == "ModuleNotFoundError: No module named 'nowhere_to_be_found'"
+    # 3.15 has more to say behind it.
+    assert import_error(site).startswith("ModuleNotFoundError: No module named 'nowhere_to_be_found'")
