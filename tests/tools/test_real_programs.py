@@ -19,7 +19,7 @@ pytest_plugins = ["pytester"]
 
 SUPPORT = Path(real_programs.__file__).resolve().parents[1]
 
-# Listens, says so, and starts a child that would stay behind; tells both process ids.
+# Says that it listens, does, and starts a child that would stay behind; tells both process ids.
 LISTENER = """
 import os, socket, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
@@ -28,8 +28,8 @@ with open("pids", "w") as f:
 s = socket.socket()
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind(("127.0.0.1", int(sys.argv[1])))
+print("listening", flush=True)      # before it does: who has connected can read it
 s.listen()
-print("listening", flush=True)
 time.sleep(600)
 """
 
