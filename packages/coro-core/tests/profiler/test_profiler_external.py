@@ -42,11 +42,6 @@ def load(tmp_path):
     return path
 
 
-#: Samplers read a process that goes on running. How many of the readings are torn depends on the machine's load; stacks
-#: that cannot be walked would all be.
-TORN = 0.5
-
-
 def judge(file):
     """From lines "frame;frame;frame count": samples in a thread's spin(), whole and not."""
     whole = broken = 0
@@ -58,7 +53,7 @@ def judge(file):
             else:
                 broken += int(count)
     assert whole > 50, file.read_text()[:2000]
-    assert broken < TORN * (whole + broken)
+    assert broken < 0.05 * (whole + broken)
 
 
 def missing(text):
@@ -71,13 +66,15 @@ def missing(text):
 @pytest.mark.skipif(sys.version_info < (3, 15), reason="Python's own sampling profiler came with 3.15")
 def test_pythons_own_sampling_profiler_sees_threads(load, tmp_path):
     out = tmp_path / "out.txt"
-    command = [sys.executable, "-m", "profiling.sampling", "run", "-r", "500", "--collapsed", "-o", out, load]
+    # Stopped for each sample: else how many readings are torn depends on what else the machine does.
+    sampler = [sys.executable, "-m", "profiling.sampling", "run", "--blocking", "-r", "500"]
+    command = [*sampler, "--collapsed", "-o", out, load]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if "ermission" in done.stdout + done.stderr:
         pytest.skip("processes may not be looked into here")
     assert done.returncode == 0, done.stderr
     errors = [line for line in done.stdout.splitlines() if line.startswith("Error rate:")]
-    assert not errors or float(errors[0].split(":")[1]) < 100 * TORN, done.stdout
+    assert not errors or float(errors[0].split(":")[1]) < 5, done.stdout
     judge(out)
 
 
@@ -95,5 +92,5 @@ def test_py_spy_sees_threads(load, tmp_path):
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "Samples:" in line]
     samples, errors = (int(line.split(name)[1].split()[0]) for name in ("Samples:", "Errors:"))
-    assert errors < TORN * samples, line
+    assert errors < 0.05 * samples, line
     judge(out)
