@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import resource
 import subprocess
@@ -128,3 +129,19 @@ def test_more_addresses_than_one_when_ports_could_run_out() -> None:
     assert c10k._addresses(10, chaos=False) == ["127.0.0.1"]
     many = c10k._addresses(_measure.ephemeral_ports(), chaos=False)
     assert len(many) == len(set(many)) > 1
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs the mallinfo2() of glibc 2.33")
+def test_memory_in_use_does_not_count_what_has_been_freed() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    blocks = []
+    for _ in range(64):
+        block = libc.malloc(100_000)  # less than what comes by mmap(2), which free() would give back to the kernel
+        ctypes.memset(block, 1, 100_000)
+        blocks.append(block)
+    held = _measure.in_use()
+    for block in blocks[:-1]:  # the last one keeps the top of the heap where it is
+        libc.free(ctypes.c_void_p(block))
+    assert held - _measure.in_use() > 5_000_000
+    libc.free(ctypes.c_void_p(blocks[-1]))

@@ -126,8 +126,9 @@ class Load:
             if self.pause:
                 coro.sleep_relative(self.pause)
 
-    def session(self, connection: coro.sock, number: int) -> None:
+    def session(self, first: dict[int, coro.sock], number: int) -> None:
         """The life of one of the many: busy on its connection and, with chaos, on the successors of that."""
+        connection = first.pop(number)
         while True:
             with Counted(self):
                 try:
@@ -249,12 +250,15 @@ class Counted:
 def keep_busy(
     load: Load, connections: list[coro.sock], seconds: float, tick: float, look: Callable[[], Any]
 ) -> Rate:
-    """Run a thread per connection for `seconds`, calling `look` every `tick` seconds.
+    """Run a thread per connection for `seconds`, calling `look` every `tick` seconds; empties `connections`.
 
     Threads that have not ended 30 s after the stop are counted as errors: their last request was lost.
     """
     began = time.perf_counter()
-    threads = [coro.spawn(load.session, connection, number) for number, connection in enumerate(connections)]
+    # A thread keeps its arguments as long as it lives: the connection itself would be held long after its end.
+    first = dict(enumerate(connections))
+    connections.clear()
+    threads = [coro.spawn(load.session, first, number) for number in first]
     while (left := began + seconds - time.perf_counter()) > 0:
         coro.sleep_relative(min(tick, left))
         look()

@@ -18,7 +18,7 @@ from typing import Any
 import coro
 
 from ._control import Line
-from ._measure import descriptors, raise_descriptor_limit, resident
+from ._measure import descriptors, in_use, raise_descriptor_limit, resident
 
 AT_ONCE = 65536  # bytes taken by one recv
 BACKLOG = 4096
@@ -106,6 +106,7 @@ class Server:
             "errors": self.errors,
             "first_errors": self.first_errors,
             "resident": resident(),
+            "in_use": in_use(),
             "descriptors": descriptors(),
             "statistics": {name: getattr(coro.statistics(), name) for name in COUNTERS},
         }

@@ -26,10 +26,10 @@ import coro
 
 from ._client import Load, Rate, keep_busy, slow_readers
 from ._control import Line
-from ._measure import descriptors, ephemeral_ports, growth, raise_descriptor_limit, resident
+from ._measure import descriptors, ephemeral_ports, growth, in_use, raise_descriptor_limit
 
 SPARE = 100  # descriptors a process needs besides its connections
-FLAT = 0.02  # growth of the resident size, second tenth to last tenth of the run, that still counts as flat
+FLAT = 0.02  # growth of the memory in use, second tenth to last tenth of the run, that still counts as flat
 SHORTEST_FLAT = 20.0  # seconds a run must last for its growth to mean anything
 
 
@@ -160,7 +160,6 @@ class Demonstration:
         tick = max(options.seconds / 100, 0.05)
         self.progress.last, self.progress.requests = time.perf_counter(), 0
         rate = keep_busy(load, sockets, options.seconds, tick, lambda: self._look(control, load))
-        sockets.clear()
         during = control.ask("report")
         after = control.ask("drain")
         gc.collect()
@@ -184,8 +183,8 @@ class Demonstration:
         """A look at both processes while they are busy: two samples of memory, and the line."""
         state = control.ask("report")
         first = not self.sizes["server"]
-        self.sizes["server"].append(state["resident"])
-        self.sizes["client"].append(resident())
+        self.sizes["server"].append(state["in_use"])
+        self.sizes["client"].append(in_use())
         now = time.perf_counter()
         elapsed, requests = now - self.progress.last, load.requests - self.progress.requests
         if first or elapsed >= (0.25 if self.progress.live else 2.0):
@@ -238,7 +237,7 @@ class Demonstration:
             "server_bytes_per_connection": (opened["resident"] - before["resident"]) / self.connections,
             "server_resident": during["resident"],
             "growth": growths,
-            "resident_samples": self.sizes,
+            "in_use_samples": self.sizes,
             "leaked_descriptors": leaks,
             "server_statistics": statistics,
             "chaos": load.events if self.options.chaos else None,
