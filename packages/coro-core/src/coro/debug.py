@@ -320,7 +320,7 @@ def serve(address: Any = None, global_dict: Mapping[str, Any] | None = None) -> 
 
 def start(address: Any = None) -> Server:
     """Like ``serve``, but in a daemon thread of its own. Returns the Server, which already listens; its ``close()``
-    ends it. Errors as for ``serve``."""
+    ends it. ``address`` and errors as for ``serve``."""
     server = Server(address)
     try:
         coro.spawn(server.run, thread_name="debugger", daemon=True)

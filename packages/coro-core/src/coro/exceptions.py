@@ -36,23 +36,24 @@ __all__ = [
 
 
 class Interrupted(BaseException):
-    """Something outside interrupted a thread that waited.
+    """A thread that waited was interrupted from outside. ``Shutdown`` and ``TimeoutError`` are kinds of it.
 
-    While a timeout travels to its ``with_timeout``, it is an ``Interrupted`` whose ``args[0]`` is the timer that
-    expired. Code that catches it for cleaning up has to raise it again. ``bytes_sent`` is set on an interruption that
-    broke off a ``sendall``.
+    An expired limit is a plain ``Interrupted`` on its way to the ``coro.timeout`` or ``with_timeout`` that it belongs
+    to; ``args[0]`` is then the timer. Code that catches it to clean up has to raise it again. If it ended a ``send`` or
+    ``sendall``, ``bytes_sent`` is how many bytes were sent.
     """
 
     bytes_sent: int
 
 
 class TimeoutError(Interrupted):
-    """The time limit of a ``with_timeout`` or ``coro.timeout`` expired; seen from that call outwards only.
+    """A time limit is over: that of ``coro.timeout``, of ``with_timeout``, or the ``timeout`` parameter of a call.
 
-    ``seconds`` is the limit that expired, None where it is not known. The text says which limit it was, of which
-    thread, and what the thread was waiting for; it is made when somebody asks for it.
+    It is raised where the limit was set. Inside the block, the limit is a plain ``Interrupted``. ``seconds`` is the
+    limit, None if it is not known. The text says which limit it was, of which thread, and what the thread waited for.
 
-    Not related to the built-in ``TimeoutError``, which is an ``Exception`` and would be swallowed on the way.
+    It is not the built-in ``TimeoutError``. That is an ``Exception``, so an ``except Exception`` on the way would
+    swallow it.
     """
 
     seconds: float | None = None
@@ -114,8 +115,8 @@ def _at(exc: BaseException) -> str:
 
 
 class Shutdown(Interrupted):
-    """The thread was asked to end. A thread complies by letting this exception leave its function; nothing is reported
-    then."""
+    """The thread is asked to end. It does so by letting this exception leave its function, which is not reported as a
+    failure."""
 
 
 class WakeUp(Exception):
@@ -123,8 +124,8 @@ class WakeUp(Exception):
 
 
 class ScheduleError(Exception):
-    """The thread cannot be scheduled now: it is scheduled already, or it is the running one, or it was started
-    before. ``args[0]`` is the thread."""
+    """The thread cannot be scheduled: it is scheduled already, it is the running one, or it was started before.
+    ``args[0]`` is the thread."""
 
     _why = "is scheduled already, or is the running thread; look at its `scheduled` and `started` first"
 
@@ -145,10 +146,11 @@ class NotStartedError(ScheduleError):
 
 
 class CancelledError(Exception):
-    """``thread.get()`` found that the thread has neither a result nor an error of its own: it was shut down, or
-    cancelled before it ran. ``args[0]`` is the thread; the cause is its Shutdown, if there was one.
+    """``thread.get()`` has nothing to return: the thread was shut down, or cancelled before it ran. ``args[0]`` is the
+    thread. The cause (``__cause__``) is its Shutdown, if it got one.
 
-    An Exception like the class of this name in concurrent.futures; asyncio's is what ``Shutdown`` is here.
+    It is an ``Exception``, like the class of this name in concurrent.futures. What asyncio calls CancelledError is
+    ``Shutdown`` here.
     """
 
     def __init__(self, thread: Any, why: str = "was shut down") -> None:
@@ -160,7 +162,7 @@ class CancelledError(Exception):
 
 
 class YieldFromMain(Exception):
-    """A call that waits was made outside any thread: without a loop, or in code that the scheduler itself runs."""
+    """A call that has to wait was made outside any thread: without a loop, or in code that the scheduler runs."""
 
 
 class WrongThreadError(Exception):
@@ -173,18 +175,19 @@ class NoSwitchError(Exception):
 
 
 class LoopError(Exception):
-    """The event loop is not in a state for this: nested loops, spawning while it ends, posting after its end."""
+    """The loop cannot do this now: a loop inside a loop, a new thread while the loop ends, ``coro.post`` after its
+    end."""
 
 
 class StackSlotError(Exception):
-    """Stack slots cannot be made as asked: the first thread has run already, or the number or size is impossible."""
+    """Stack slots cannot be set: a thread has run already, or that many slots of that size cannot be had."""
 
 
 class DeadlockError(Exception):
-    """Every thread that the loop waits for (daemon threads do not count) is blocked, and nothing is left that could
-    wake one.
+    """A standstill: all threads but daemons wait, and nothing is left that could wake one of them.
 
-    ``threads`` lists them as (thread, what it waits for) pairs; the text is the whole report.
+    The text is a report of these threads: what each waits for, where, and which ones wait for each other. ``threads``
+    has a pair (thread, what it waits for) for each. See ``coro.set_deadlock``.
     """
 
     def __init__(self, message: str = "", threads: tuple[tuple[Any, str], ...] = ()) -> None:
@@ -193,9 +196,9 @@ class DeadlockError(Exception):
 
 
 class SimultaneousError(Exception):
-    """Two threads want to wait for the same event of the kernel.
+    """A thread was about to wait for an event of the kernel for which another thread, or a handler, waits already.
 
-    ``co`` is the thread that was refused, ``other`` the one (or the handler) that waits already, ``event`` the event.
+    ``co`` is the thread that was refused, ``other`` the thread or handler that waits, ``event`` the event.
     """
 
     def __init__(self, co: Any, other: Any, event: Any) -> None:
@@ -215,8 +218,8 @@ class SimultaneousError(Exception):
 
 
 class ChannelClosed(Exception):
-    """A value was put into a closed channel, or was to be taken from a closed channel that has none left. ``args[0]``
-    is a sentence, ``args[1]`` the channel."""
+    """The channel is closed: nothing can be put in, and there is nothing left to take. ``args[0]`` is a sentence,
+    ``args[1]`` the channel."""
 
 
 # From Python 3.13 on the standard library has a class for it, which programs that come from there catch.
@@ -224,15 +227,15 @@ _ShutDown: type[Exception] = getattr(queue, "ShutDown", Exception)
 
 
 class QueueShutDown(_ShutDown):  # type: ignore[misc, valid-type]
-    """A ``coro.queue`` was shut down: a value was put into it, or it has no value left. ``args[0]`` is a sentence,
-    ``args[1]`` the queue. On Python 3.13 and later it is a ``queue.ShutDown`` as well."""
+    """The ``coro.queue`` is shut down: nothing can be put in, and there is nothing left to take. ``args[0]`` is a
+    sentence, ``args[1]`` the queue. On Python 3.13 and later, it is also a ``queue.ShutDown``."""
 
 
 class ClosedError(OSError):
-    """The descriptor (or stream, or watcher) was closed: by another thread while this one waited (``args[0]`` and
-    ``closer`` are that thread, None where it is not known), or before the operation began (no arguments).
+    """The descriptor (or stream, or watcher) is closed. The text says what was closed, and by which thread.
 
-    An OSError with the ``errno`` EBADF. The text says what was closed and by which thread.
+    If another thread closed it while this one waited, ``closer`` and ``args[0]`` are that thread, or None if it is not
+    known. If it was closed before the call, ``args`` is empty. It is an OSError with the ``errno`` EBADF.
     """
 
     #: The thread that closed it while this one waited, or None.
@@ -266,9 +269,10 @@ def _closed_by(closer: Any) -> str:
 
 
 class LockCycleWarning(RuntimeWarning):
-    """Threads wait for one another's locks, so that none of them can go on by itself; given when the wait begins that
-    closes the cycle. A filter that makes an error of it (``warnings.simplefilter("error", coro.LockCycleWarning)``)
-    breaks that wait off. See ``coro.set_lock_cycle_warning``."""
+    """Threads wait for each other's locks in a cycle, so none of them can go on. The warning is given when a thread
+    begins the wait that closes the cycle. If a filter makes it an error
+    (``warnings.simplefilter("error", coro.LockCycleWarning)``), that wait ends with it. See
+    ``coro.set_lock_cycle_warning``."""
 
 
 def end_of_stream(data: bytes, wanted: int) -> EOFError:
@@ -279,8 +283,8 @@ def end_of_stream(data: bytes, wanted: int) -> EOFError:
 
 
 class LockError(Exception):
-    """A mutex or read-write lock was released by a thread that does not hold it, or a reader asked for the write
-    side."""
+    """A thread released a mutex or read-write lock that it does not hold, or asked for the write side while it
+    reads."""
 
 
 class ResolverNameError(Exception):

@@ -359,7 +359,8 @@ def many_lio_writes(fd: int | _HasFileno, pos: int, blocks: Iterable[_Buffer]) -
 
 
 def pack_blocks_for_write(strings: Iterable[_Buffer], block_size: int) -> list[bytes]:
-    """Regroup pieces of data into blocks of exactly ``block_size`` bytes, the last perhaps smaller; ``[]`` for no data.
+    """Regroup ``strings``, pieces of data, into blocks of exactly ``block_size`` bytes; the last one may be smaller.
+    Returns a list of them, ``[]`` for no data.
 
     Takes time proportional to the data, however small or large the pieces. ValueError for a block size below 1,
     TypeError for one that is no int and for pieces that are not bytes-like.

@@ -70,12 +70,12 @@ class stdin:
             raise
 
     def write(self, data: bytes) -> int:
-        """Show bytes; returns their number."""
+        """Show the bytes ``data``. Returns their number."""
         self.sock.write(data)
         return len(data)
 
     def writelines(self, data: Iterable[bytes]) -> None:
-        """Show several bytes objects, without the empty ones."""
+        """Show the bytes objects in ``data``, but the empty ones."""
         whole = b"".join(data)
         if whole:
             self.write(whole)

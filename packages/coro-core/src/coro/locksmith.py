@@ -119,8 +119,8 @@ class MutexLockSmith(LockSmith):
     # -- by name
 
     def lock(self, key: Hashable) -> bool:
-        """Wait until the name is free and lock it. Returns True when the thread had to wait. DeadlockError when waiting
-        would close a cycle; nothing is locked then."""
+        """Wait until the name ``key`` is free, and lock it. Returns True if the thread had to wait. Raises
+        DeadlockError if waiting would close a cycle; nothing is locked then."""
         me = scheduler.current()
         waited = self._pass_gate(me)
         lock = self._use(key)
@@ -135,7 +135,7 @@ class MutexLockSmith(LockSmith):
         return waited
 
     def try_lock(self, key: Hashable) -> bool:
-        """Lock the name if that needs no waiting. Returns True on FAILURE, False on success."""
+        """Lock the name ``key`` if that needs no waiting. Returns True on FAILURE, False on success."""
         me = scheduler.current()
         if self._gate_shut(me):
             return True
@@ -167,7 +167,7 @@ class MutexLockSmith(LockSmith):
             self.unlock(key)
 
     def locked(self, key: Hashable) -> bool:
-        """Does anybody hold the name?"""
+        """Whether a thread holds the name ``key``."""
         lock = self._locks.get(key)
         return lock is not None and lock.locked()
 

@@ -117,7 +117,7 @@ class lru_with_pin(lru[K, V]):
         self._pinned: dict[K, V] = {}
 
     def pin(self, key: K, value: V) -> None:
-        """Pin an entry, or replace the value of a pinned one."""
+        """Pin the entry of ``key`` with ``value``, or replace the value of a pinned one."""
         self._pinned[key] = value
 
     def unpin(self, key: K) -> None:
@@ -154,7 +154,7 @@ class lru_with_pin(lru[K, V]):
         return [pair for pair in super().items() if pair[0] not in self._pinned]
 
     def empty(self, pinned_as_well: bool = False) -> None:
-        """Forget all ordinary entries, and the pinned ones if asked to."""
+        """Forget all ordinary entries, and with ``pinned_as_well`` also the pinned ones."""
         super().empty()
         if pinned_as_well:
             dropped, self._pinned = self._pinned, {}

@@ -52,8 +52,9 @@ def wait(
     as one). Without threads it returns at once.
 
     Raises TypeError for what is no thread, TypeError or ValueError for an impossible timeout, ValueError for another
-    ``return_when``, AssertionError when the caller is one of the threads, YieldFromMain when main would have to wait.
-    The threads are left alone whatever happens. It is ``concurrent.futures.wait``; gevent calls it ``joinall``.
+    ``return_when``, AssertionError when the caller is one of the threads, YieldFromMain outside a thread if it would
+    have to wait. The threads are left alone whatever happens. It is ``concurrent.futures.wait``; gevent calls it
+    ``joinall``.
     """
     if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
         raise ValueError(

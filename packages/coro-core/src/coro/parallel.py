@@ -79,7 +79,8 @@ def in_parallel(
 def in_parallel(
     fun_arg_list: Iterable[tuple[Callable[..., Any], Sequence[Any]]], *, shutdown: bool = False
 ) -> list[Any]:
-    """Call each function of ``[(function, args), ...]`` in a thread of its own; block until all have ended.
+    """Call each function of ``fun_arg_list``, ``[(function, args), ...]``, in a thread of its own. Wait until all have
+    ended.
 
     Returns the results in the order of the list; ``[]`` for an empty list, without waiting.  Raises InParallelError
     when any call failed (every exception counts, Shutdown too), TypeError when an entry is no such pair.  A caller that

@@ -111,8 +111,8 @@ class pool:
 
         Its ``get()`` has the result. What it raises goes to the exception notifier as well, as for ``coro.spawn``. An
         interruption while it waits leaves nothing behind; ``coro.timeout`` limits the wait, or ``wait_for_room``
-        before. TypeError for something that cannot be called; YieldFromMain when main would have to wait; LoopError
-        while the loop ends.
+        before. TypeError for something that cannot be called; YieldFromMain outside a thread if it would have to wait;
+        LoopError while the loop ends.
         """
         if not callable(function):
             raise TypeError(f"expected something to call, not {type(function).__name__}: {function!r}")
@@ -162,13 +162,13 @@ class pool:
         return list(self.imap(function, *iterables))
 
     def imap(self, function: Callable[..., _T], /, *iterables: Iterable[Any]) -> Iterator[_T]:
-        """An iterator over the results in the order of the iterables, which are advanced in the calling thread, and no
-        further ahead than the pool is large. A failed call raises where its result would come. When the iterator ends
-        early, by a failure or because it is closed, the calls that have not ended are shut down."""
+        """An iterator over the results of ``function``, in the order of the iterables. They are advanced in the calling
+        thread, and no further ahead than the pool is large. A failed call raises where its result would come. When the
+        iterator ends early, by a failure or because it is closed, the calls that have not ended are shut down."""
         return self._results(_check(function), zip(*iterables, strict=False), True)
 
     def imap_unordered(self, function: Callable[..., _T], /, *iterables: Iterable[Any]) -> Iterator[_T]:
-        """The same in the order in which the calls end."""
+        """The same as ``imap``, with the results in the order in which the calls end."""
         return self._results(_check(function), zip(*iterables, strict=False), False)
 
     def _results(self, function: Any, calls: Iterator[tuple[Any, ...]], ordered: bool) -> Iterator[Any]:

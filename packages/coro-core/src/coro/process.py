@@ -182,7 +182,7 @@ class CoroProcess:
             raise oserrors.ECHILD(f"process {self.pid} is a child of process {self._parent}, of which this is a fork")
 
     def kill(self, sig: int = signal.SIGKILL) -> None:
-        """Send a signal to the first process; nothing happens when it has been waited for.
+        """Send the signal ``sig`` to the first process. Nothing happens if it has been waited for.
 
         oserrors.ECHILD in a process that was forked from its parent: there its number may be another's by now."""
         self._check_parent()
@@ -190,7 +190,8 @@ class CoroProcess:
             _send(os.kill, self.pid, sig)
 
     def killpg(self, sig: int = signal.SIGKILL) -> None:
-        """Send a signal to all processes of the job, or only to the first if they are in our own process group.
+        """Send the signal ``sig`` to all processes of the job, or only to the first if they are in our own process
+        group.
 
         Nothing happens when the first process has been waited for: then the group's number may be another's by now.
         oserrors.ECHILD as for ``kill``."""
@@ -454,7 +455,7 @@ def capture(
     *,
     input: bytes | None = None,
 ) -> tuple[int, bytes]:
-    """Run a program; returns ``(status, output)``, the status as ``waitpid`` gives it.
+    """Run the program ``command``. Returns ``(status, output)``, the status as ``waitpid`` gives it.
 
     Its errors go where its output goes, or nowhere if ``tie_out_err`` is false.  ``input`` is what it reads, by default
     nothing.  ``timeout`` is in seconds, 0 for none.  When it is over, the process group is killed and reaped in the
@@ -474,7 +475,7 @@ def capture_with_stderr(
     *,
     input: bytes | None = None,
 ) -> tuple[int, bytes, bytes]:
-    """Like ``capture``, with the errors apart: ``(status, output, errors)``."""
+    """Like ``capture``, with the same parameters, but the errors apart: returns ``(status, output, errors)``."""
     return _job(command, PIPE, cwd, env, timeout, pgrp, input)
 
 
@@ -488,7 +489,7 @@ def run(
     env: Mapping[str, str] | None = None,
     pgrp: int = 0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program like ``subprocess.run(..., capture_output=True)``; returns the same kind of record.
+    """Run the program ``command`` like ``subprocess.run(..., capture_output=True)``. Returns the same kind of record.
 
     ``check`` makes an exit code other than 0 raise ``subprocess.CalledProcessError``.  A ``timeout`` (seconds, None for
     none) raises ProcessTimeout, see ``capture``.

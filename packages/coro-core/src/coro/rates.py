@@ -86,7 +86,7 @@ class rate_limiter:
         timeout: a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and nothing
         was taken. TypeError when ``n`` is not an int; ValueError when it is negative or above ``burst``, and for a
         timeout beside ``blocking=False``; TypeError or ValueError for a timeout that is not a number; YieldFromMain
-        when main would have to wait; WrongThreadError in another OS thread than the loop's.
+        outside a thread if it would have to wait; WrongThreadError in another OS thread than the loop's.
         """
         scheduler._check_os_thread()
         whole(n, "the number of tokens", 0, self.burst)

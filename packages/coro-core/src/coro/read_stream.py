@@ -122,11 +122,12 @@ class buffered_stream:
         return self._until(delim, limit)
 
     def read_line(self, delim: _Buffer = b"\r\n", limit: int | None = None) -> bytes:
-        """``read_until`` with the line end of most network protocols as delimiter, which stays on the line."""
+        """``read_until(delim, limit=limit)``: by default with the line end of most network protocols, which stays on
+        the line."""
         return self._until(delim, limit)
 
     def gen_read_until(self, delim: _Buffer) -> Iterator[bytes]:
-        """Yield pieces up to and including a delimiter, as they come; for what may be too large to keep.
+        """Yield pieces up to and including the delimiter ``delim``, as they come; for what may be too large to keep.
 
         At the end of the stream the last piece is empty. A piece never ends inside the delimiter, so you may pass on
         all pieces before the last. What the generator has not yielded stays in the stream. Errors are those of

@@ -105,7 +105,8 @@ class _Hosts:
 
 
 class dummy_resolver:
-    """Literals, the hosts file, then getaddrinfo in a worker OS thread."""
+    """Finds addresses: a numeric name is its own, then ``hosts_file`` is read, then getaddrinfo(3) is asked in a worker
+    OS thread. ``hosts_file`` is the path of a file like /etc/hosts."""
 
     def __init__(self, hosts_file: str | os.PathLike[str] = HOSTS_FILE) -> None:
         """``hosts_file``: what to read instead of /etc/hosts."""
@@ -168,9 +169,9 @@ _resolver: Any = dummy_resolver()
 
 
 def set_resolver(resolver: Any) -> Any:
-    """Install an object with ``resolve_ipv4(name)`` and ``resolve_ipv6(name)``; returns the one before.
+    """Install ``resolver``, an object with ``resolve_ipv4(name)`` and ``resolve_ipv6(name)``. Returns the one before.
 
-    Raises TypeError when it lacks one of them.
+    Raises TypeError if it lacks one of them.
     """
     global _resolver
     for method in ("resolve_ipv4", "resolve_ipv6"):
@@ -189,7 +190,8 @@ def get_resolver() -> Any:
 
 
 def addresses(name: str, family: int) -> list[str]:
-    """What the installed resolver says about a name: at least one numeric address.  Raises what it raises."""
+    """The numeric addresses of ``name`` by the installed resolver, at least one. ``family`` is ``coro.AF.INET`` or
+    ``coro.AF.INET6``. Raises what the resolver raises."""
     resolver = _resolver
     if hasattr(resolver, "resolve_all"):
         found = list(resolver.resolve_all(name, family))

@@ -89,7 +89,8 @@ register_signal_handler = register
 
 
 def unregister(signum: int) -> None:
-    """End a registration. The action of the signal is again what it was before. A call that has begun goes on.
+    """End the registration of ``signum``. The action of the signal is again what it was before. A call that has begun
+    goes on.
 
     Raises KeyError when ``register`` has set no handler for the signal; TypeError, ValueError and WrongThreadError as
     ``register`` does.

@@ -66,8 +66,8 @@ class queue(Generic[_T]):
         jobs.put(job)        # waits while a hundred are inside
         jobs.join()          # waits until all of them are done
 
-    ``maxsize`` (an int, 0 or less for no limit) makes ``put`` wait while there are as many values inside. TypeError
-    when it is not an int. ``len(q)`` counts the values.
+    ``maxsize`` (an int) is how many values fit: ``put`` waits for room. 0 or less is no limit. ``len(q)`` is the number
+    of values. Raises TypeError if ``maxsize`` is not an int.
     """
 
     def __init__(self, maxsize: int = 0) -> None:
@@ -92,12 +92,12 @@ class queue(Generic[_T]):
     # -- putting and getting
 
     def put(self, item: _T, block: bool = True, timeout: SupportsFloat | None = None) -> None:
-        """Put a value in, waiting for room; with ``block=False`` like put_nowait().
+        """Put the value ``item`` in. Waits if there is no room; with ``block=False`` it acts like put_nowait().
 
         ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over
         (``queue.Queue`` raises Full), and nothing was put in. ``coro.QueueShutDown`` once the queue is shut down, also
-        while the thread waits. TypeError or ValueError when the timeout is not a number; YieldFromMain when main would
-        have to wait.
+        while the thread waits. TypeError or ValueError when the timeout is not a number; YieldFromMain outside a thread
+        if it would have to wait.
         """
         self._refuse_if_shut()
         if self._room is not None:
@@ -118,17 +118,18 @@ class queue(Generic[_T]):
         self._items.release()
 
     def put_nowait(self, item: _T) -> None:
-        """Put a value in without waiting. ``queue.Full`` when there is no room, ``coro.QueueShutDown`` once the queue
-        is shut down."""
+        """Put the value ``item`` in, without waiting. Raises ``queue.Full`` if there is no room, ``coro.QueueShutDown``
+        if the queue is shut down."""
         self.put(item, block=False)
 
     def get(self, block: bool = True, timeout: SupportsFloat | None = None) -> _T:
-        """Take the first value, waiting for one; with ``block=False`` like get_nowait().
+        """Take the first value out and return it. Waits if there is none; with ``block=False`` it acts like
+        get_nowait().
 
         ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over
         (``queue.Queue`` raises Empty), and nothing was taken. ``coro.QueueShutDown`` when the queue is shut down and
         has no value left, also while the thread waits. TypeError or ValueError when the timeout is not a number;
-        YieldFromMain when main would have to wait.
+        YieldFromMain outside a thread if it would have to wait.
         """
         self._refuse_if_ended()
         if not block:
@@ -162,7 +163,7 @@ class queue(Generic[_T]):
         """Wait until task_done() has been called for each value that was put in.
 
         ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over.
-        TypeError or ValueError when it is not a number; YieldFromMain when main would have to wait.
+        TypeError or ValueError when it is not a number; YieldFromMain outside a thread if it would have to wait.
         """
         try:
             self._unfinished.block_till_zero(timeout)
@@ -205,7 +206,7 @@ class queue(Generic[_T]):
         return self._unfinished.value
 
     def qsize(self) -> int:
-        """How many values are inside."""
+        """The number of values inside."""
         return len(self._stored)
 
     def empty(self) -> bool:
@@ -240,7 +241,7 @@ class queue(Generic[_T]):
 
 
 class lifo_queue(queue[_T]):
-    """The same with the newest value first, as ``queue.LifoQueue``: ``q = coro.lifo_queue()``."""
+    """The same as ``coro.queue``, but the newest value comes out first, as in ``queue.LifoQueue``."""
 
     def _begin(self) -> None:
         self._stored = []
@@ -250,7 +251,8 @@ class lifo_queue(queue[_T]):
 
 
 class priority_queue(queue[_T]):
-    """The same with the smallest value first, as ``queue.PriorityQueue``; equal ones in the order in which they came.
+    """The same as ``coro.queue``, but the smallest value comes out first, as in ``queue.PriorityQueue``; equal ones in
+    the order in which they came.
 
         q = coro.priority_queue()
         q.put((2, "later"))

@@ -102,8 +102,8 @@ def traceback_data(
 ) -> tuple[str, str, list[Place]]:
     """An exception as data: (str(type), str(value), [(file, function, line), ...]), places outermost first.
 
-    Parameters as for `traceback_string`.  Without a traceback the list is empty.  Raises TypeError when `tb`
-    is no traceback.
+    Parameters as for `compact_traceback`. Without a traceback the list is empty. Raises TypeError if `tb` is no
+    traceback.
     """
     t, v, tb = _triple(t, v, tb)
     return _str(t), _str(v), _places(tb)

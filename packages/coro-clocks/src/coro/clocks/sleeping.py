@@ -117,8 +117,8 @@ def sleep_until(when: Any) -> None:
     come already does not block at all.  The time of day is this process's, with what time servers and `set_time` say.
     Outside a coro thread and without a running loop the whole process sleeps, and looks at the clock once a second.
 
-    Raises TypeError and ValueError for what is no time, OverflowError for an infinity, YieldFromMain in main while the
-    loop runs, and what interrupts the thread.
+    Raises TypeError and ValueError for what is no time, OverflowError for an infinity, YieldFromMain outside a thread
+    while the loop runs, and what interrupts the thread.
     """
     target = _target(when)
     _agree()

@@ -430,35 +430,35 @@ cdef object whole(object x, str what):
 
 
 def usec_to_ticks(usec) -> int:
-    """POSIX time in microseconds (int of any size, may be negative) as an absolute tick, rounded up.
+    """The POSIX time `usec`, in microseconds (int of any size, may be negative), as an absolute tick, rounded up.
 
-    Exact: `ticks_to_absolute_time` gives the same microsecond back.  TypeError if not an int.
+    `ticks_to_absolute_time` gives the same microsecond back. Raises TypeError if it is not an int.
     """
     u = whole(usec, "microseconds")
     return relation_tick - (relation_usec - u) * state.hz // 1000000
 
 
 def ticks_to_usec(ticks) -> int:
-    """An absolute tick (int) as POSIX time in microseconds, rounded down.
+    """The absolute tick `ticks` (int) as POSIX time in microseconds, rounded down.
 
-    The reverse of `absolute_time_to_ticks`.  TypeError if not an int.
+    The reverse of `absolute_time_to_ticks`. Raises TypeError if it is not an int.
     """
     t = whole(ticks, "ticks")
     return relation_usec + (t - relation_tick) * 1000000 // state.hz
 
 
 def sec_to_ticks(sec) -> int:
-    """POSIX time in whole seconds (int, may be negative) as an absolute tick, rounded up.
+    """The POSIX time `sec`, in whole seconds (int, may be negative), as an absolute tick, rounded up.
 
-    `absolute_time_to_ticks` does the same for microseconds.  TypeError if not an int.
+    `absolute_time_to_ticks` does the same for microseconds. Raises TypeError if it is not an int.
     """
     return usec_to_ticks(whole(sec, "seconds") * 1000000)
 
 
 def ticks_to_sec(ticks) -> int:
-    """An absolute tick (int) as POSIX time in whole seconds, rounded down.
+    """The absolute tick `ticks` (int) as POSIX time in whole seconds, rounded down.
 
-    The reverse of `absolute_secs_to_ticks`.  TypeError if not an int.
+    The reverse of `absolute_secs_to_ticks`. Raises TypeError if it is not an int.
     """
     return ticks_to_usec(ticks) // 1000000
 
@@ -478,12 +478,14 @@ def ticks_to_fsec(ticks) -> float:
 
 
 def usec_to_ticks_safe(usec) -> int:
-    """POSIX microseconds (int) as an absolute tick, but 0, meaning "no time", stays 0.  TypeError if not an int."""
+    """The POSIX time `usec`, in microseconds (int), as an absolute tick. 0, which means "no time", stays 0. Raises
+    TypeError if it is not an int."""
     return usec_to_ticks(usec) if whole(usec, "microseconds") else 0
 
 
 def ticks_to_usec_safe(ticks) -> int:
-    """An absolute tick (int) as POSIX microseconds, but 0, meaning "no time", stays 0.  TypeError if not an int."""
+    """The absolute tick `ticks` (int) as POSIX time in microseconds. 0, which means "no time", stays 0. Raises
+    TypeError if it is not an int."""
     return ticks_to_usec(ticks) if whole(ticks, "ticks") else 0
 
 
@@ -501,15 +503,15 @@ def get_usec() -> int:
 
 
 def ctime_ticks(ticks) -> str:
-    """An absolute tick as local time, 24 characters such as 'Thu Jan  1 00:00:00 1970'.
+    """The absolute tick `ticks` as local time, a str of 24 characters such as 'Thu Jan  1 00:00:00 1970'.
 
-    Raises OverflowError or OSError for years that the C library cannot express, TypeError if not an int.
+    Raises OverflowError or OSError for years that the C library cannot express, TypeError if it is not an int.
     """
     return _time.ctime(ticks_to_sec(ticks))
 
 
 def ctime_usec(usec) -> str:
-    """POSIX microseconds as local time, 24 characters.  Raises as `ctime_ticks`."""
+    """The POSIX time `usec`, in microseconds, as local time in the form of `ctime_ticks`. Raises what that raises."""
     return _time.ctime(whole(usec, "microseconds") // 1000000)
 
 

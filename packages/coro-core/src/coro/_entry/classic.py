@@ -45,8 +45,8 @@ def get_module_name(path: str) -> str:
 def sigterm_handler(signum: int | None = None, frame: object = None) -> None:
     """End the loop with exit code 0: what SIGTERM and SIGINT do under ``event_loop`` unless told otherwise.
 
-    Takes the arguments of a handler of ``signal.signal`` as well as those of ``coro.signal_handler.register``, and
-    needs neither.
+    ``signum`` and ``frame`` are there because handlers of ``signal.signal`` and of ``coro.signal_handler.register`` get
+    them. Both are ignored.
     """
     scheduler.set_exit(0)
 

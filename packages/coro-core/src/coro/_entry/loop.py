@@ -34,7 +34,8 @@ _installed: _Signals | None = None  # those of the loop that runs
 
 
 def set_print_exit_string(val: bool) -> None:
-    """Whether ``event_loop`` prints ``Exiting...`` when it ends (default: yes). ``run`` never does."""
+    """Say whether ``event_loop`` prints ``Exiting...`` when it ends: ``val`` is a bool, True at first. ``run`` never
+    prints it."""
     global _print_exit_string
     _print_exit_string = bool(val)
 
@@ -132,13 +133,14 @@ def _check_timeout(timeout: float) -> float:
 
 
 def event_loop(timeout: float = 30) -> None:
-    """Run threads until none is left that counts (daemon threads do not), or until ``set_exit``.
+    """Run threads until all have ended. Daemon threads are not waited for. Returns None; may be called again.
 
-    ``timeout`` is the most seconds a single poll of the kernel may wait; it is a safety net only. After
-    ``set_exit(code)`` and after SIGINT or SIGTERM (code 0) it raises ``SystemExit(code)``, when nothing is left to do
-    it returns. May be called again afterwards. DeadlockError when every thread that counts is blocked for good (see
-    ``set_deadlock``); LoopError inside a running loop; WrongThreadError while a loop runs in another OS thread;
-    TypeError or ValueError for a timeout that is no number above 0.
+    ``timeout`` is how many seconds a single poll of the kernel may wait. It is only a safety net.
+
+    Raises ``SystemExit(code)`` after ``set_exit(code)``, and with code 0 after SIGINT or SIGTERM; DeadlockError if all
+    threads but daemons wait and nothing can wake one (see ``set_deadlock``); LoopError inside a running loop;
+    WrongThreadError while a loop runs in another OS thread; TypeError or ValueError if the timeout is no number above
+    0.
     """
     timeout = _check_timeout(timeout)
     wanted = getattr(sys.modules["coro"], "install_signal_handlers", True)  # documented as a switch of the package
@@ -163,14 +165,20 @@ def _tell_error(thread: Any) -> None:
 
 
 def run(main: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Run ``main(*args, **kwargs)`` as a thread in a new loop; return its value or raise its exception.
+    """Run a new loop, with ``main(*args, **kwargs)`` in its first thread. Return what ``main`` returns, or raise what
+    it raises.
 
-    When ``main`` ends, the other threads get Shutdown and have 5 seconds to end. ``set_exit(code)`` in any thread makes
-    ``run`` raise ``SystemExit(code)``, and so does SIGTERM (code 0); SIGINT ends the loop in order and raises
-    ``KeyboardInterrupt``, a second SIGINT skips the grace period. Where a thread forks, ``run`` returns in the child as
-    well, when that thread has ended and with its value or exception. If ``main`` has failed and the loop ends by
-    ``set_exit`` or a signal all the same, the exception notifier is told of the failure. DeadlockError, LoopError and
-    WrongThreadError as for ``event_loop``; TypeError when ``main`` cannot be called.
+    When ``main`` ends, all other threads get Shutdown and have 5 seconds to end. Other ways to end:
+
+    * ``set_exit(code)`` in any thread, or SIGTERM (code 0): ``run`` raises ``SystemExit(code)``.
+    * SIGINT: the loop ends in the same way, and ``run`` raises ``KeyboardInterrupt``. A second SIGINT skips the 5
+      seconds.
+
+    If ``main`` has failed before that, the exception notifier is told of its exception. If a thread forks, ``run`` also
+    returns in the child, when that thread has ended, with its value or exception.
+
+    Raises DeadlockError, LoopError and WrongThreadError as ``event_loop`` does, and TypeError if ``main`` cannot be
+    called.
     """
     if scheduler.coro_is_running():
         scheduler._loop(30.0)  # raises what is wrong with that

@@ -39,8 +39,8 @@ all_threads = _Threads()
 
 
 def where(co: Any) -> str:
-    """The stack of a thread on one line, innermost call first; ``[]`` for one that has not run or has ended. TypeError
-    when it is not a thread."""
+    """The stack of the thread ``co`` on one line, innermost call first; ``[]`` if it has not run or has ended. Raises
+    TypeError if it is not a thread."""
     if not isinstance(co, scheduler.coro):
         raise TypeError(f"expected a thread (see coro.spawn), not {type(co).__name__}: {co!r}")
     frame = co.get_frame()

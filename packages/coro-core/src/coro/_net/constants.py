@@ -25,9 +25,12 @@ _families["LOCAL"] = _families["UNIX"]
 
 _enum: Any = IntEnum
 AF: Any = _enum("AF", _families, module=__name__)
+AF.__doc__ = "Address families: ``INET``, ``INET6``, ``UNIX``, and what else the system has. ``PF`` is the same class."
 PF: Any = AF
 SOCK: Any = _enum("SOCK", _names("SOCK_"), module=__name__)
+SOCK.__doc__ = "Types of sockets: ``STREAM``, ``DGRAM``, and whatever else the system has."
 SHUT: Any = _enum("SHUT", {"RD": 0, "WR": 1, "RDWR": 2}, module=__name__)
+SHUT.__doc__ = "What ``sock.shutdown`` ends: receiving (``RD``), sending (``WR``) or both (``RDWR``)."
 
 
 class _Names(type):

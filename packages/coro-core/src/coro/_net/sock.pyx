@@ -777,8 +777,8 @@ def make_socket(domain, stype):
 
 # AF_UNIX and SOCK_STREAM, which are 1 everywhere: inspect.signature can show a number, but no constant of C.
 def socketpair(domain=1, stype=1, protocol=0):
-    """Two connected socks (close-on-exec).  Raises the classes of ``coro.oserrors``, and TypeError for an argument that
-    is not an integer."""
+    """Two connected socks (close-on-exec). ``domain``, ``stype`` and ``protocol`` are those of socketpair(2); by
+    default a UNIX stream. Raises the classes of ``coro.oserrors``, and TypeError for an argument that is no integer."""
     cdef int a, b, d = _index(domain), t = _index(stype), p = _index(protocol)
     cdef sock one
     cdef unsigned int bits = B_SOCKET | B_OWNED | (B_STREAM if t == SOCK_STREAM else 0)

@@ -598,7 +598,7 @@ cdef class _receiver(_descriptor):
         return data
 
     def read(self, Py_ssize_t buffer_size):
-        """The same as recv() without flags."""
+        """Receive at most ``buffer_size`` bytes: the same as recv() without ``flags``."""
         return self.c_recv(buffer_size, 0)
 
     cdef object c_recv_exact(self, Py_ssize_t n):
@@ -620,7 +620,7 @@ cdef class _receiver(_descriptor):
         return self.c_recv_exact(nbytes)
 
     def readv(self, size_list):
-        """Fill buffers of the given sizes; returns them as a tuple of bytes.
+        """Fill buffers of the sizes in ``size_list``. Returns them as a tuple of bytes.
 
         At the end of the stream only complete and partially filled buffers are returned, ``()`` if nothing came.
         An interrupted call puts back what it read, as recv_exact() does.  Raises ``ValueError`` for a negative
@@ -654,7 +654,8 @@ cdef class _receiver(_descriptor):
         return r
 
     def recv_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
-        """Receive into a writable buffer, at most ``nbytes`` (0: what it holds); returns the number of bytes.
+        """Receive into a writable buffer, at most ``nbytes`` (0: what it holds). Returns the number of bytes.
+        ``flags`` as in recv().
 
         With MSG_TRUNC the number is a datagram's real length, even beyond ``nbytes``.  A TCP socket discards the bytes
         and leaves the buffer as it was.
@@ -693,9 +694,9 @@ cdef class _receiver(_descriptor):
         return self.c_recvfrom(buffer_size, flags)
 
     def recvfrom_into(self, buffer, Py_ssize_t nbytes=0, int flags=0):
-        """recvfrom() into a writable buffer: ``(number of bytes, address)``.
+        """recvfrom() into a writable ``buffer``, at most ``nbytes`` (0: what it holds): ``(number of bytes, address)``.
 
-        The number with MSG_TRUNC, and errors, as in recv_into().
+        ``flags``, the number with MSG_TRUNC, and errors as in recv_into().
         """
         cdef coro me = running_thread()
         cdef Py_buffer view
@@ -727,7 +728,8 @@ cdef class _receiver(_descriptor):
         return receive_message(self, bufsize, ancbufsize, flags, &told)
 
     def recvmsg_into(self, buffers, Py_ssize_t ancbufsize=0, int flags=0):
-        """recvmsg() into writable buffers, which are filled one after the other.
+        """recvmsg() into writable ``buffers``, which are filled one after the other. ``ancbufsize`` and ``flags`` as
+        there.
 
         Returns ``(number of bytes, [(level, type, bytes)], message flags, address)``.  ``buffers`` is any
         iterable of writable, contiguous buffers.  With MSG_TRUNC the number is a datagram's real length, even
@@ -755,7 +757,7 @@ cdef class _receiver(_descriptor):
                 view.release()
 
     def recv_fds(self, Py_ssize_t bufsize, int maxfds, int flags=0):
-        """Receive data and at most ``maxfds`` descriptors passed by send_fds().
+        """Receive at most ``bufsize`` bytes, and at most ``maxfds`` (0 to 4096) descriptors that send_fds() has passed.
 
         Returns ``(bytes, [descriptor numbers], message flags, address)``; the numbers are close-on-exec and
         the caller's to close.  MSG_CTRUNC in the flags means that more were sent (the kernel closed those).

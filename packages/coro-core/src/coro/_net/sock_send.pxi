@@ -447,9 +447,9 @@ cdef class sock(_receiver):
         return n
 
     def send(self, data, int flags=0):
-        """Send all of ``data`` (any bytes-like object); returns its length.
+        """Send all of ``data``, a bytes-like object. Returns its length. ``flags`` are those of send(2).
 
-        Several threads may send: the data of each call goes out in one piece, in the order of the calls.  If an
+        Several threads may send: the data of each call goes out in one piece, in the order of the calls. If an
         exception ends the call, ``exc.bytes_sent`` is how many bytes were sent. With MSG_DONTWAIT the call raises
         ``oserrors.EAGAIN`` instead of waiting.
         """
@@ -465,13 +465,13 @@ cdef class sock(_receiver):
         return done
 
     def sendall(self, data, int flags=0):
-        """The same as send()."""
+        """The same as send(), with its parameters and errors."""
         if type(data) is bytes:
             return self.c_send(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), flags)
         return send_object(self, data, flags)
 
     def write(self, data):
-        """The same as send() without flags."""
+        """The same as send() without ``flags``."""
         if type(data) is bytes:
             return self.c_send(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 0)
         return send_object(self, data, 0)
@@ -497,7 +497,8 @@ cdef class sock(_receiver):
             raise
 
     def writev(self, data_list):
-        """Send all pieces of an iterable of bytes-like objects as if they were one; returns their total size.
+        """Send the pieces in ``data_list``, an iterable of bytes-like objects, as if they were one. Returns their total
+        size.
 
         Errors and ``exc.bytes_sent`` as in send().
         """
@@ -523,14 +524,16 @@ cdef class sock(_receiver):
             end_send(self)
 
     def sendto(self, data, address, int flags=0):
-        """Send one datagram; returns its length.  The address is numeric: ``ValueError`` for a name."""
+        """Send ``data`` as one datagram to ``address``, which is numeric. Returns the length of the data. ``flags`` are
+        those of sendto(2). Raises ``ValueError`` for a name."""
         return self.c_sendto(data, address, flags)
 
     def sendmsg(self, buffers, ancdata=(), int flags=0, address=None):
-        """Send pieces with ancillary data ``[(level, type, data), ...]``; returns the number of bytes.
+        """Send the pieces in ``buffers``, and ``ancdata``, the ancillary data ``[(level, type, data), ...]``. Returns
+        the number of bytes.
 
-        On a stream everything is sent, the ancillary data with the first byte.  ``address`` (datagrams) is
-        numeric. Errors and ``exc.bytes_sent`` as in send().
+        On a stream everything is sent, the ancillary data with the first byte. ``flags`` are those of sendmsg(2).
+        ``address`` is where a datagram goes; it is numeric. Errors and ``exc.bytes_sent`` as in send().
         """
         cdef coro me = running_thread()
         cdef Py_ssize_t total, r
@@ -562,9 +565,11 @@ cdef class sock(_receiver):
             raise
 
     def send_fds(self, data, fds, int flags=0, address=None):
-        """Send ``data`` (at least one byte) over a UNIX socket, with open descriptors; returns its length.
+        """Send ``data`` (at least one byte) over a UNIX socket, together with open descriptors. Returns the length of
+        ``data``.
 
-        The kernel duplicates the descriptors, so you may close yours at any time.
+        ``fds`` has numbers, or objects with ``fileno()``. The kernel duplicates the descriptors, so you may close yours
+        at any time. ``flags``, ``address`` and errors as in sendmsg().
         """
         numbers = _array("i", [_number(f) for f in fds])
         return self.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, numbers)], flags, address)
@@ -671,7 +676,7 @@ cdef class sock(_receiver):
             raise _error(errno)
 
     def shutdown(self, int how):
-        """End receiving (SHUT.RD), sending (SHUT.WR) or both (SHUT.RDWR) without closing."""
+        """End receiving (``how`` is SHUT.RD), sending (SHUT.WR) or both (SHUT.RDWR) without closing."""
         self.check()
         if c_shutdown(self.fd, how) < 0:
             raise _error(errno)
@@ -696,7 +701,8 @@ cdef class sock(_receiver):
         return _format(&sa, length)
 
     def getsockopt(self, int level, int optname, int buflen=0):
-        """An option's value: an int, or at most ``buflen`` (1 to 1024) bytes when that is given."""
+        """The value of the option ``optname`` of ``level``, as in getsockopt(2): an int, or, if ``buflen`` (1 to 1024)
+        is given, at most so many bytes. Raises ``ValueError`` for another ``buflen``."""
         cdef int value = 0
         cdef socklen_t size = buflen if buflen else sizeof(value)
         self.check()
@@ -713,7 +719,7 @@ cdef class sock(_receiver):
         return PyBytes_FromStringAndSize(scratch, min(<int>size, buflen))
 
     def setsockopt(self, int level, int optname, value):
-        """Set an option to an int or to a bytes-like object."""
+        """Set the option ``optname`` of ``level``, as in setsockopt(2), to ``value``, an int or a bytes-like object."""
         cdef int number
         cdef const char *p
         cdef Py_ssize_t n

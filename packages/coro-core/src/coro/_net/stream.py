@@ -42,10 +42,10 @@ class Stream(Protocol):
         """Send all of ``data`` and return its length. An exception that ends the call has ``bytes_sent``."""
 
     def sendall(self, data: bytes | bytearray | memoryview, /) -> int:
-        """The same as ``send``."""
+        """Send all of ``data``: the same as ``send``."""
 
     def shutdown(self, how: int, /) -> None:
-        """End receiving (``coro.SHUT.RD``), sending (``SHUT.WR``) or both (``SHUT.RDWR``)."""
+        """End receiving (``how`` is ``coro.SHUT.RD``), sending (``SHUT.WR``) or both (``SHUT.RDWR``)."""
 
     def close(self) -> None:
         """Close this side. Threads that wait in it get ClosedError; closing twice is no error."""

@@ -45,7 +45,8 @@ cdef class condition_variable(Primitive):
         """Wait for a wake-up; returns the ``args`` given there, ``()`` by default.
 
         ``timeout`` is a number of seconds, None for ever; ``coro.TimeoutError`` when it is over (with 0 that is always
-        so, since there is no memory). TypeError or ValueError when it is not a number; YieldFromMain in main."""
+        so, since there is no memory). TypeError or ValueError when it is not a number; YieldFromMain outside a
+        thread."""
         check_timeout(timeout)
         return stand(self, &self.line, may_wait(timeout, "condition_variable.wait()"), 0, timeout,
                      "condition_variable.wait()")
@@ -177,7 +178,7 @@ cdef class inverted_semaphore(Counted):
         """Wait until the count is 0, or was 0 in between. Returns at once if it is 0 now.
 
         ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over.
-        TypeError or ValueError when it is not a number; YieldFromMain when main would have to wait."""
+        TypeError or ValueError when it is not a number; YieldFromMain outside a thread if it would have to wait."""
         whoever()
         check_timeout(timeout)
         if self.value:
@@ -248,7 +249,7 @@ cdef class event(Primitive):
 
         ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over
         (``threading.Event.wait`` returns False then). TypeError or ValueError when it is not a number; YieldFromMain
-        when main would have to wait."""
+        outside a thread if it would have to wait."""
         whoever()
         check_timeout(timeout)
         if not self.on:
@@ -304,7 +305,7 @@ cdef class latch(Primitive):
         """Wait until it is open; returns at once if it is.
 
         ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over.
-        TypeError or ValueError when it is not a number; YieldFromMain when main would have to wait."""
+        TypeError or ValueError when it is not a number; YieldFromMain outside a thread if it would have to wait."""
         whoever()
         check_timeout(timeout)
         if self.missing:
@@ -352,8 +353,8 @@ cdef class barrier(Primitive):
 
         ``timeout`` is a number of seconds, None for ever; with 0 only the last one to come goes on.
         ``coro.TimeoutError`` when it is over: the caller has not come then, and the others wait for somebody else
-        (``threading.Barrier`` breaks for everybody). TypeError or ValueError when it is not a number; YieldFromMain in
-        main."""
+        (``threading.Barrier`` breaks for everybody). TypeError or ValueError when it is not a number; YieldFromMain
+        outside a thread."""
         check_timeout(timeout)
         if timeout is not None:
             skip_doomed(&self.line)

@@ -95,8 +95,8 @@ cdef class mutex(Primitive):
         already), True when the thread had to wait.
 
         ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
-        the mutex is not taken. TypeError or ValueError when it is not a number; YieldFromMain when main would have to
-        wait."""
+        the mutex is not taken. TypeError or ValueError when it is not a number; YieldFromMain outside a thread if it
+        would have to wait."""
         return self.enter(timeout)
 
     cdef bint enter(self, object timeout) except -1:
@@ -279,8 +279,8 @@ cdef class rw_lock(Primitive):
         to wait, else False.
 
         ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
-        the lock is not held. TypeError or ValueError when it is not a number; YieldFromMain when main would have to
-        wait."""
+        the lock is not held. TypeError or ValueError when it is not a number; YieldFromMain outside a thread if it
+        would have to wait."""
         return self.lock_to_read(timeout)
 
     cdef bint lock_to_read(self, object timeout) except -1:
@@ -503,8 +503,8 @@ cdef class semaphore(Counted):
 
         ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
         nothing is taken (``threading.Semaphore`` returns False then). TypeError or ValueError when ``n`` is not an int
-        >= 0 or the timeout not a number; ValueError for a timeout beside ``blocking=False``; YieldFromMain when main
-        would have to wait."""
+        >= 0 or the timeout not a number; ValueError for a timeout beside ``blocking=False``; YieldFromMain outside a
+        thread if it would have to wait."""
         cdef Py_ssize_t units = units_of(n, "the number of units")
         check_blocking(blocking, timeout)
         if not blocking:

@@ -315,10 +315,11 @@ cdef class values_line:
 
 cdef class fifo(Buffer):
     """fifo(maxsize=None)\n--\n\n\
-    A queue: push() at one end, pop() at the other, which waits while there is nothing.
+    A queue: push() puts a value in at the end, pop() takes the first one, and waits if there is none.
 
-    ``maxsize`` (int >= 1) makes push() wait while there are as many values inside; None, the default, is no limit.
-    ``len(f)`` counts the values; iterating shows them from the first to the last and takes none."""
+    ``maxsize`` (int >= 1) is how many values fit: push() waits for room. None is no limit. ``len(f)`` is the number of
+    values. Iterating shows them, the first one first, and takes none. TypeError or ValueError for another
+    ``maxsize``."""
 
     def __cinit__(self, maxsize=None):
         self.capacity = -1
@@ -334,23 +335,25 @@ cdef class fifo(Buffer):
 
     @property
     def cv(self):
-        """The line of those who wait for a value: ``len(f.cv)``, ``f.cv.raise_all(exc)``. ``f.cv.wait()`` waits until
-        there is a value, without taking it."""
+        """The threads that wait for a value, as a condition variable: ``len(f.cv)``, ``f.cv.raise_all(exc)``.
+        ``f.cv.wait()`` waits until there is a value, and does not take it."""
         return values_line(self)
 
     def push(self, item, timeout=None):
-        """Append a value. Waits only if there is a maximum and it is reached (YieldFromMain then in main).
+        """Put the value ``item`` in at the end. Waits only while ``maxsize`` values are inside.
 
-        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
-        nothing was put in (``queue.Queue`` raises Full). TypeError or ValueError when it is not a number."""
+        ``timeout`` is a number of seconds; 0 only tries, None is for ever. Raises ``coro.TimeoutError`` when it is
+        over; nothing was put in then (``queue.Queue`` raises Full). Raises TypeError or ValueError if the timeout is
+        not a number; YieldFromMain outside a thread if it would have to wait."""
         self.insert(item, False, timeout)
 
     def push_front(self, item, timeout=None):
-        """Put a value in front of all others; waits like push()."""
+        """Put the value ``item`` in before all others. ``timeout`` and errors as for push()."""
         self.insert(item, True, timeout)
 
     def try_push(self, item):
-        """Append a value if there is room. Returns True on FAILURE (full), False on success."""
+        """Put the value ``item`` in at the end if there is room. Returns True on FAILURE (no room), False on
+        success."""
         whoever()
         if not self.takes_now():
             return True
@@ -358,37 +361,38 @@ cdef class fifo(Buffer):
         return False
 
     def push_nowait(self, item):
-        """Append a value without waiting. ``queue.Full`` when there is no room, as ``queue.Queue.put_nowait`` has
-        it."""
+        """Put the value ``item`` in at the end, without waiting. Raises ``queue.Full`` if there is no room, like
+        ``queue.Queue.put_nowait``."""
         if self.try_push(item):
             raise no_room(self)
 
     def pop(self, timeout=None):
-        """Take the first value, waiting for one if there is none.
+        """Take the first value out and return it. Waits if there is none.
 
-        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
-        nothing was taken (``queue.Queue`` raises Empty). TypeError or ValueError when it is not a number;
-        YieldFromMain when main would have to wait."""
+        ``timeout`` is a number of seconds; 0 only tries, None is for ever. Raises ``coro.TimeoutError`` when it is
+        over; nothing was taken then (``queue.Queue`` raises Empty). Raises TypeError or ValueError if the timeout is
+        not a number; YieldFromMain outside a thread if it would have to wait."""
         self.await_item(timeout)
         return self.take()
 
     def pop_nowait(self):
-        """Take the first value. IndexError when there is none (or only such as were promised to waiting threads)."""
+        """Take the first value out and return it, without waiting. Raises IndexError if there is none, or only such as
+        are reserved for threads that wait."""
         whoever()
         if self.count <= self.promised:
             raise IndexError("the fifo has no value to be had; pop() waits for one")
         return self.take()
 
     def pop_all(self, timeout=None):
-        """Take all values there are, as a list in order, waiting for one if there is none. ``timeout`` and errors as
-        for pop()."""
+        """Take all values out and return them as a list, the first one first. Waits if there is none. ``timeout`` and
+        errors as for pop()."""
         cdef Py_ssize_t n
         self.await_item(timeout)
         n = self.count - self.promised
         return [self.take() for _ in range(n)]
 
     def top(self):
-        """The first value, which stays inside. IndexError when there is none."""
+        """The first value, which stays inside. Raises IndexError if there is none."""
         if self.count == 0:
             raise IndexError("the fifo is empty")
         return self.ring[self.head]
@@ -405,12 +409,14 @@ cdef class fifo(Buffer):
 
 cdef class channel(Buffer):
     """channel(capacity=1)\n--\n\n\
-    A pipe for values between threads that knows its end.
+    A pipe for values between threads, which can be closed.
 
-    ``capacity`` (int >= 0, default 1) is how many values may lie in it; with 0 a put waits until somebody takes the
-    value. After close() nothing can be put in; what is inside can still be taken, then get() raises ChannelClosed.
-    ``for value in c:`` takes values until that end. ``with c:`` closes it at the end of the block. A put() that raises
-    has put nothing, a get() that raises has taken nothing."""
+    ``capacity`` (int >= 0) is how many values fit. With 0, put() waits until a thread takes the value. After close(),
+    nothing can be put in. What is inside can still be taken; after that, get() raises ChannelClosed.
+
+    ``for value in c:`` takes values until then. ``with c:`` closes the channel at the end of the block. A put() that
+    raises has put nothing in, a get() that raises has taken nothing. TypeError or ValueError for another
+    ``capacity``."""
 
     def __cinit__(self, capacity=1):
         self.capacity = units_of(capacity, "capacity")
@@ -421,20 +427,21 @@ cdef class channel(Buffer):
         return self.capacity
 
     def put(self, item, timeout=None):
-        """Put a value in, waiting for room. ChannelClosed when the channel is closed, before or meanwhile.
+        """Put the value ``item`` in. Waits if there is no room.
 
-        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
-        nothing was put in (``queue.Queue`` raises Full). TypeError or ValueError when it is not a number;
-        YieldFromMain when main would have to wait."""
+        ``timeout`` is a number of seconds; 0 only tries, None is for ever. Raises ``coro.TimeoutError`` when it is
+        over; nothing was put in then (``queue.Queue`` raises Full). Raises ChannelClosed if the channel is closed,
+        before the call or during it; TypeError or ValueError if the timeout is not a number; YieldFromMain outside a
+        thread if it would have to wait."""
         self.insert(item, False, timeout)
 
     def send(self, item, timeout=None):
-        """The same as put()."""
+        """The same as put(), with its parameters and errors."""
         self.insert(item, False, timeout)
 
     def try_put(self, item):
-        """Put a value in if there is room (with capacity 0: if somebody waits for one). Returns True on FAILURE, False
-        on success. ChannelClosed when the channel is closed."""
+        """Put the value ``item`` in if there is room (with capacity 0: if a thread waits for a value). Returns True on
+        FAILURE, False on success. Raises ChannelClosed if the channel is closed."""
         whoever()
         if not self.takes_now():
             return True
@@ -442,27 +449,29 @@ cdef class channel(Buffer):
         return False
 
     def put_nowait(self, item):
-        """Put a value in without waiting. ``queue.Full`` when there is no room (with capacity 0: when nobody waits for
-        a value), as ``queue.Queue.put_nowait`` has it; ChannelClosed when the channel is closed."""
+        """Put the value ``item`` in, without waiting. Raises ``queue.Full`` if there is no room (with capacity 0: if no
+        thread waits for a value), like ``queue.Queue.put_nowait``; ChannelClosed if the channel is closed."""
         if self.try_put(item):
             raise no_room(self)
 
     def get(self, timeout=None):
-        """Take the first value, waiting for one. ChannelClosed when the channel is closed and empty.
+        """Take the first value out and return it. Waits if there is none.
 
-        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
-        nothing was taken (``queue.Queue`` raises Empty). TypeError or ValueError when it is not a number;
-        YieldFromMain when main would have to wait."""
+        ``timeout`` is a number of seconds; 0 only tries, None is for ever. Raises ``coro.TimeoutError`` when it is
+        over; nothing was taken then (``queue.Queue`` raises Empty). Raises ChannelClosed if the channel is closed and
+        empty; TypeError or ValueError if the timeout is not a number; YieldFromMain outside a thread if it would have
+        to wait."""
         if not self.await_item(timeout):
             raise nothing_left(self)
         return self.take()
 
     def receive(self, timeout=None):
-        """The same as get()."""
+        """The same as get(), with its parameters and errors."""
         return self.get(timeout)
 
     def get_nowait(self):
-        """Take the first value. IndexError when there is none now, ChannelClosed when there will be none any more."""
+        """Take the first value out and return it, without waiting. Raises IndexError if there is none now,
+        ChannelClosed if the channel is closed and empty."""
         whoever()
         if self.count > self.promised:
             return self.take()
@@ -471,8 +480,8 @@ cdef class channel(Buffer):
         raise IndexError("the channel has no value to be had now; get() waits for one")
 
     def close(self):
-        """Let nothing more in. Threads that wait to put raise ChannelClosed; those that wait for a value do when the
-        last one has been taken. Closing again does nothing."""
+        """Let no more values in. Threads that wait for room get ChannelClosed at once. Threads that wait for a value
+        get it when the last value has been taken. Closing the channel again does nothing."""
         cdef waiter *w
         whoever()
         if self.closed:

@@ -74,11 +74,12 @@ def _seed(uint64_t number):
 
 
 cdef class case:
-    """One of the things a ``coro.select`` waits for. Made by the static methods ``get``, ``put``, ``wait``,
-    ``acquire``, ``lock``, ``join``, ``read`` and ``write``, which are called like the methods they stand for.
+    """One of the operations that a ``coro.select`` waits for. The static methods ``get``, ``put``, ``wait``,
+    ``acquire``, ``lock``, ``join``, ``read`` and ``write`` make cases. Calling the class is a TypeError.
 
-    A case may be used again and again, in one select at a time. ``value`` is what it brought when it was the first,
-    until a select is given the case again; ``what`` is the object, ``kind`` the name of the operation."""
+    ``what`` is the object, ``kind`` the name of the operation. ``value`` is what the operation returned, if the select
+    chose this case. It stays until a select gets the case again. A case may be used any number of times, in one select
+    at a time."""
 
     cdef int operation
     cdef readonly object what
@@ -99,16 +100,16 @@ cdef class case:
 
     @staticmethod
     def get(queue):
-        """Take the first value of a fifo or channel; ``value`` is that. ChannelClosed leaves the select when the
-        channel is closed and empty. TypeError when it is neither."""
+        """Take the first value out of ``queue``, a fifo or channel; the case's ``value`` is that. The select raises
+        ChannelClosed if the channel is closed and empty. Raises TypeError if it is neither."""
         if not isinstance(queue, (fifo, channel)):
             raise TypeError(f"expected a coro.fifo or coro.channel to get a value from, not {named(queue)}")
         return new_case(GET, queue)
 
     @staticmethod
     def put(queue, item):
-        """Put ``item`` into a fifo or channel. ChannelClosed leaves the select when the channel is closed. TypeError
-        when it is neither."""
+        """Put ``item`` into ``queue``, a fifo or channel. The select raises ChannelClosed if the channel is closed.
+        Raises TypeError if it is neither."""
         cdef case c
         if not isinstance(queue, (fifo, channel)):
             raise TypeError(f"expected a coro.fifo or coro.channel to put a value into, not {named(queue)}")
@@ -118,8 +119,9 @@ cdef class case:
 
     @staticmethod
     def wait(what):
-        """Wait for an event or latch, for a wake-up of a condition_variable (``value`` are its ``args``), or until an
-        inverted_semaphore is at 0. TypeError for anything else."""
+        """Wait for ``what``: until an event is set or a latch open, until a condition_variable wakes the thread (the
+        case's ``value`` is then the ``args``), or until an inverted_semaphore is at 0. Raises TypeError for anything
+        else."""
         if not isinstance(what, (event, latch, condition_variable, inverted_semaphore)):
             raise TypeError(f"expected a coro.event, latch, condition_variable or inverted_semaphore to wait for, not "
                             f"{named(what)}; for a barrier, and whatever else can only be waited for alone, "
@@ -128,8 +130,8 @@ cdef class case:
 
     @staticmethod
     def acquire(what, n=1):
-        """Take ``n`` units of a semaphore. TypeError when it is none; TypeError or ValueError when ``n`` is not an int
-        >= 0."""
+        """Take ``n`` units of ``what``, a semaphore. Raises TypeError if it is none; TypeError or ValueError if ``n``
+        is not an int >= 0."""
         cdef case c
         if not isinstance(what, semaphore):
             raise TypeError(f"expected a coro.semaphore to take units from, not {named(what)}")
@@ -139,29 +141,29 @@ cdef class case:
 
     @staticmethod
     def lock(what):
-        """Lock a mutex. TypeError when it is none."""
+        """Lock ``what``, a mutex. Raises TypeError if it is none."""
         if not isinstance(what, mutex):
             raise TypeError(f"expected a coro.mutex to lock, not {named(what)}")
         return new_case(LOCK, what)
 
     @staticmethod
     def join(thread):
-        """Wait for the end of a thread; ``value`` is the thread. AssertionError leaves a select that waits for the end
-        of the thread it is called in. TypeError when it is not a thread."""
+        """Wait for the end of ``thread``; the case's ``value`` is the thread. The select raises AssertionError if it is
+        called in that thread. Raises TypeError if it is not a thread."""
         if not isinstance(thread, coro):
             raise TypeError(f"expected a thread (see coro.spawn) to join, not {named(thread)}")
         return new_case(JOIN, thread)
 
     @staticmethod
     def read(what):
-        """Wait until a sock, another object with ``fileno()``, or a descriptor number is readable, at its end or
-        broken; nothing is read. ClosedError leaves the select when it is closed, SimultaneousError when another thread
-        waits to read from it. TypeError when it is none of these."""
+        """Wait until ``what`` is readable, at its end or broken. Nothing is read. ``what`` is a sock, another object
+        with ``fileno()``, or the number of a descriptor. The select raises ClosedError if it is closed,
+        SimultaneousError if another thread waits to read from it. Raises TypeError for anything else."""
         return descriptor_case(READ, what)
 
     @staticmethod
     def write(what):
-        """The same for writing."""
+        """Wait until ``what`` can be written. ``what`` and errors as for read()."""
         return descriptor_case(WRITE, what)
 
     @property
@@ -518,19 +520,20 @@ cdef int number_of(object what) except -1:
 
 
 def select(*cases, timeout=None):
-    """Wait for the first of several things, perform that operation and no other, and return its case.
+    """Wait until one of several operations is possible, perform that one and no other, and return its case.
 
-    ``cases`` are made by ``coro.case.get(queue)`` and so on; compare the result with ``is``, its ``value`` is what it
-    brought. ``timeout`` is a number of seconds (int or float) after which None is returned; with 0 or less nothing is
-    waited for. None, the default, is no limit.
+    ``cases`` are made by ``coro.case.get(queue)`` and the other static methods of ``coro.case``. Compare the result
+    with ``is``. Its ``value`` is what the operation returned. ``timeout`` is a number of seconds; when it is over, the
+    result is None. With 0 or less, select does not wait. None is for ever.
 
-    When several are ready each may be chosen, at random. When none is, the thread waits in line for all of them, and
-    takes part in what comes first. Whatever interrupts the wait is raised; then no operation was performed. What an
-    operation raises (ChannelClosed, ClosedError, SimultaneousError) is raised as well.
+    If several operations are possible at once, one of them is chosen at random. If none is, the thread waits in line
+    for all of them.
 
-    TypeError for what is not a case; ValueError without any case; RuntimeError for a case that is in use, or given
-    twice; TypeError or ValueError when the timeout is not a number; YieldFromMain or NoSwitchError where waiting is not
-    possible and is needed; WrongThreadError outside the loop's OS thread."""
+    Raises what an operation raises: ChannelClosed, ClosedError, SimultaneousError. Raises what interrupts the wait; no
+    operation was performed then. Raises TypeError for an argument that is not a case; ValueError if there are no cases;
+    RuntimeError for a case that is in use, or is given twice; TypeError or ValueError if the timeout is not a number;
+    YieldFromMain or NoSwitchError if it would have to wait where that is not possible; WrongThreadError in another OS
+    thread than the loop's."""
     cdef Selection s
     cdef case found
     cdef int64_t when = 0

@@ -59,7 +59,8 @@ def private_folder() -> str:
 
 
 def default_path(kind: str = "backdoor", pid: int | None = None) -> str:
-    """Where ``serve()`` of the process ``pid`` (default: this one) listens."""
+    """The path at which ``serve()`` of the process ``pid`` (default: this one) listens. ``kind`` is "backdoor", or
+    "debug" for that of ``coro.debug``."""
     return os.path.join(private_folder(), f"{os.getpid() if pid is None else pid}.{kind}")
 
 
@@ -162,7 +163,8 @@ def _is_ours(client_class: ClientClass) -> bool:
 
 
 class Server:
-    """A back door that listens. ``address`` is the path of its UNIX socket, or (ip, port)."""
+    """A back door that listens, as ``start`` returns it. ``address`` is the path of its UNIX socket, or (ip, port). The
+    parameters are those of ``serve``."""
 
     def __init__(
         self,

@@ -138,7 +138,8 @@ class backdoor:
         return True
 
     def print_result(self, result: Any) -> None:
-        """Show the value of an expression. This one prints its ``repr`` unless it is None, and keeps it as ``_``."""
+        """Show ``result``, the value of an expression. This one prints its ``repr`` unless it is None, and keeps it as
+        ``_``."""
         if result is not None:
             self.env["_"] = None
             print(repr(result))
@@ -152,13 +153,14 @@ class backdoor:
         return self.channel.is_open
 
     def send(self, data: str) -> None:
-        """Send text to the peer; ``\\n`` becomes the line separator. Errors of the connection are ignored."""
+        """Send the text ``data`` to the peer; ``\\n`` becomes the line separator. Errors of the connection are
+        ignored."""
         self.channel.write(data)
 
     write = send
 
     def show(self, value: object) -> None:
-        """What ``sys.displayhook`` does for code of this session."""
+        """Show ``value`` as ``sys.displayhook`` does for code of this session."""
         self.print_result(value)
 
     @property
@@ -167,8 +169,8 @@ class backdoor:
         return str(getattr(sys, "ps1", ">>> "))
 
     def read_line(self, prompt: str = "") -> str | None:
-        """The next line of the peer without its end, None when there are no more. KeyboardInterrupt when the peer
-        interrupts."""
+        """Show ``prompt`` and return the next line of the peer, without its end; None if there are no more. Raises
+        KeyboardInterrupt if the peer interrupts."""
         return self.channel.read_line(prompt)
 
     def send_welcome_message(self) -> None:
@@ -215,7 +217,8 @@ class backdoor:
                 self.channel.close()
 
     def parse(self, source: str, env: dict[str, Any]) -> bool:
-        """Compile and run a command; True when it is incomplete and more lines have to come.
+        """Compile the command ``source`` and run it with the names in ``env``. True if it is incomplete: more lines
+        have to come.
 
         What the command raises is shown, but for SystemExit and Shutdown, which end the session.
         """

@@ -72,7 +72,7 @@ def register(
 
 
 def unregister(fd: int | _HasFileno) -> None:
-    """End a registration. KeyError when there is none (any more); WrongThreadError in another OS thread."""
+    """End the registration of ``fd``. KeyError if there is none (any more); WrongThreadError in another OS thread."""
     remove_handler((fd, EVFILT.VNODE))
 
 
@@ -101,7 +101,8 @@ def _source_type() -> type[Source]:
 
 
 class Watcher:
-    """What happens to a file, a folder or a tree of folders, as an iterator of ``FileEvent``. See ``coro.watch``.
+    """What happens to a file, a folder or a tree of folders, as an iterator of ``FileEvent``. The parameters are
+    those of ``coro.watch``.
 
     Also a context manager that closes it at the end. Several threads may read; each event goes to one of them.
     """

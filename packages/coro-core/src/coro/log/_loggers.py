@@ -41,7 +41,8 @@ _CONTROL.update({0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x2028: "\\u2028", 0x202
 class Logger(Protocol):
     """What ``set_logger`` takes: anything with this method."""
 
-    def log(self, *data: Any) -> None: ...
+    def log(self, *data: Any) -> None:
+        """Take a record, whose items are ``data``. What this raises, ``coro.log.log`` raises."""
 
 
 def text_of(data: tuple[Any, ...]) -> str:

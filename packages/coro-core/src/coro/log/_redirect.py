@@ -33,7 +33,7 @@ class Redirector(io.TextIOBase):
         return True
 
     def write(self, text: str, /) -> int:
-        """Log the lines that are complete. Never raises: there is nowhere else to report to."""
+        """Log the lines of ``text`` that are complete. Never raises: there is nowhere else to report to."""
         if not isinstance(text, str):
             raise TypeError(f"write() takes a str, not {type(text).__name__}")
         lines = (self._line + text).split("\n")

@@ -162,8 +162,8 @@ class micro_pipe(Generic[_T]):
         self._inside = _Inside(capacity)
 
     def put(self, item: _T) -> None:
-        """Put a value in, waiting while the pipe is full. When the pipe is closed, before or meanwhile, PipeClosed ends
-        the calling thread."""
+        """Put the value ``item`` in. Waits while the pipe is full. If the pipe is closed, before the call or during it,
+        PipeClosed ends the calling thread."""
         self._inside.put(item)
 
     def take_from(self, iterable: Iterable[_T]) -> None:
@@ -268,7 +268,7 @@ def _end(name: str) -> Any:
 
 
 def put(item: object) -> None:
-    """Put a value into the standard output pipe of the calling thread, waiting while it is full.
+    """Put the value ``item`` into the standard output pipe of the calling thread. Waits while it is full.
 
     LookupError when the thread has no such pipe; PipeClosed, which ends the thread, when the pipe is no longer read.
     """

@@ -112,7 +112,7 @@ class rusage:
         return self
 
     def set(self, other: rusage) -> None:
-        """Copy the values of another ``rusage``. TypeError for anything else."""
+        """Copy the values of ``other``, another ``rusage``. Raises TypeError for anything else."""
         if not isinstance(other, rusage):
             raise TypeError(f"expected a coro.rusage to copy, not {type(other).__name__}: {other!r}")
         for name in USAGE:

@@ -44,9 +44,9 @@ def to_pstats(profile: Profile, filename: str | os.PathLike[str]) -> None:
 
 
 def to_speedscope(profile: Profile, filename: str | os.PathLike[str]) -> None:
-    """Write a profile in the JSON format of speedscope: one view for each thread, each path of calls as one sample that
-    weighs what it took, in seconds. ProfileError when the profile holds no trees, OSError when the file cannot be
-    written."""
+    """Write a profile to ``filename`` in the JSON format of speedscope: one view for each thread, each path of calls as
+    one sample that weighs what it took, in seconds. ProfileError when the profile holds no trees, OSError when the file
+    cannot be written."""
     _need_trees(profile)
     views = []
     for thread in profile.threads:

@@ -94,9 +94,9 @@ def dump(profile: Profile, file: IO[bytes]) -> None:
 
 
 def save(profile: Profile, filename: str | os.PathLike[str]) -> None:
-    """Write a profile to a file. The file is replaced as a whole, so there is never half a profile under the name, and
-    a symbolic link is not followed. Only the user may read it. A device or a named pipe is written to, not replaced.
-    OSError as from open(), TypeError for what is no profile."""
+    """Write a profile to the file ``filename``. The file is replaced as a whole, so there is never half a profile under
+    the name, and a symbolic link is not followed. Only the user may read it. A device or a named pipe is written to,
+    not replaced. OSError as from open(), TypeError for what is no profile."""
     if not isinstance(profile, Profile):
         raise TypeError(f"expected a Profile, as stop() and load() return, not {type(profile).__name__}: {profile!r}")
     filename = os.path.abspath(os.fspath(filename))
@@ -118,8 +118,8 @@ def save(profile: Profile, filename: str | os.PathLike[str]) -> None:
 
 
 def load(filename: str | os.PathLike[str]) -> Profile:
-    """Read a profile. No code of the file is run. ProfileError when it is no profile, OSError when it cannot be
-    read."""
+    """Read a profile from ``filename``. No code of the file is run. ProfileError when it is no profile, OSError when it
+    cannot be read."""
     with open(filename, "rb") as file:
         magic = file.read(len(MAGIC))
         if magic != MAGIC:

@@ -94,7 +94,8 @@ class virtual_clock:
         scheduler._refresh_now()
 
     def advance(self, seconds: float) -> None:
-        """Move the clock. What is due by then happens when the caller waits next (or calls ``coro.yield_slice()``).
+        """Move the clock by ``seconds``. What is due by then happens when the caller waits next (or calls
+        ``coro.yield_slice()``).
 
         Timers that are passed over expire all at once, in the order of their times. RuntimeError outside the block,
         ValueError for a negative number: time never goes back.

@@ -187,7 +187,7 @@ class memory_stream(Stream):
         return 0
 
     def shutdown(self, how: int) -> None:
-        """End receiving (SHUT.RD), sending (SHUT.WR) or both (SHUT.RDWR). ValueError for anything else."""
+        """End receiving (``how`` is SHUT.RD), sending (SHUT.WR) or both (SHUT.RDWR). ValueError for anything else."""
         self._check()
         if how not in (SHUT.RD, SHUT.WR, SHUT.RDWR):
             raise ValueError(f"expected SHUT.RD, SHUT.WR or SHUT.RDWR, not {how!r}")
@@ -237,12 +237,12 @@ class memory_stream(Stream):
         return name
 
     def setsockopt(self, level: int, optname: int, value: Any) -> None:
-        """Note the option for getsockopt(); it has no effect."""
+        """Note the ``value`` of the option ``optname`` of ``level`` for getsockopt(). It has no effect."""
         self._check()
         self._options[level, optname] = value
 
     def getsockopt(self, level: int, optname: int, buflen: int = 0) -> Any:
-        """What setsockopt() noted, else 0."""
+        """What setsockopt() has noted for the option ``optname`` of ``level``, else 0; ``buflen`` is ignored."""
         self._check()
         return self._options.get((level, optname), 0)
 

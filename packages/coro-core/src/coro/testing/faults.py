@@ -386,7 +386,7 @@ class faulty_stream(Stream):
         return 0
 
     def shutdown(self, how: int) -> None:
-        """shutdown() of the wrapped stream; nothing happens after a cut."""
+        """shutdown(``how``) of the wrapped stream. Nothing happens after a cut."""
         self._check()
         if self._broken is None:
             self.stream.shutdown(how)

@@ -6,7 +6,7 @@ def get_live_coros():
 
 
 def get_thread_by_id(thread_id):
-    """The living thread with that id. KeyError when there is none, TypeError unless int."""
+    """The living thread with the ``id`` ``thread_id``. Raises KeyError if there is none, TypeError if it is no int."""
     cdef PyObject *found
     if not isinstance(thread_id, int):
         raise TypeError(f"a thread's id is an int, not {thread_id!r}")

@@ -3,11 +3,13 @@
 # ---------------------------------------------------------------------------------------------- other OS threads
 
 def post(function, /, *args):
-    """Run ``function(*args)`` in a new thread of the loop; may be called from any OS thread and from signal handlers.
+    """Have the loop call ``function(*args)`` in a new thread. Returns None at once.
 
-    Posted functions start in the order posted. Before the first loop they are kept for it. TypeError when the function
-    cannot be called or is an ``async def`` function; LoopError after the loop has ended, in a forked child without a
-    loop, or when 65536 calls wait already."""
+    Any OS thread may call this, and so may signal handlers. The threads start in the order of the calls. Calls that are
+    made before the first loop wait for it.
+
+    Raises TypeError if the function cannot be called or is an ``async def`` function; LoopError if the loop ends or has
+    ended, in a forked child without a loop, and if 65536 calls wait already."""
     global n_posts
     _check_function(function)
     context = None

@@ -15,8 +15,8 @@ def set_latency_warning(factor):
 
 
 def set_selfishness(number):
-    """Set how many socket operations in a row may succeed at once before a thread lets others run, for threads made
-    from now on. TypeError unless it is an int, ValueError outside 1..32768."""
+    """Let a thread that is made from now on give others a turn when ``number`` socket operations in a row needed no
+    waiting. Returns None. Raises TypeError if ``number`` is no int, ValueError if it is not from 1 to 32768."""
     global selfish_default
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"expected an int from 1 to 32768, not {number!r}")

@@ -5,19 +5,28 @@ cdef object main_wrapper = None, main_started = None     # of the emulation, see
 
 
 def new(function, /, *args, thread_name=None, daemon=False, **kwargs):
-    """Make a thread that will call ``function(*args, **kwargs)``, without starting it.
+    """Make a thread that will call ``function(*args, **kwargs)``, and return it. ``start()`` or ``schedule()`` of the
+    thread starts it.
 
-    ``thread_name`` is its name (default: the function's qualified name). A loop does not wait for a ``daemon`` thread.
-    TypeError when the function cannot be called or is an ``async def`` function (see coro.asyncio_bridge);
-    WrongThreadError outside the loop's OS thread."""
+    ``thread_name`` is its name, a str; None takes the function's qualified name. A loop does not wait for a ``daemon``
+    thread.
+
+    Raises TypeError if the function cannot be called or is an ``async def`` function (see coro.asyncio_bridge), or if
+    the name is no str; WrongThreadError in another OS thread than the loop's."""
     check_os_thread()
     return make_thread(function, args, kwargs, thread_name, daemon)
 
 
 def spawn(function, /, *args, thread_name=None, daemon=False, **kwargs):
-    """Make a thread that will call ``function(*args, **kwargs)`` and schedule it; the caller keeps running.
+    """Start a thread that calls ``function(*args, **kwargs)``, and return it.
 
-    Parameters and errors as for ``coro.new``; LoopError while the loop is ending."""
+    The caller keeps running: the new thread runs for the first time when the caller waits. Its ``get()`` returns what
+    the function returns. Without a loop, it waits for the next one.
+
+    ``thread_name`` is the thread's name, a str; None takes the function's qualified name. The loop does not wait for a
+    ``daemon`` thread.
+
+    Raises what ``coro.new`` raises, and LoopError while the loop ends."""
     cdef coro t
     check_os_thread()
     t = make_thread(function, args, kwargs, thread_name, daemon)
@@ -55,14 +64,19 @@ cdef coro spawn_internal(object fun, tuple args, bint daemon):
 
 
 def current():
-    """The running thread; in main, and outside any loop, a stand-in with id -1 and name 'main/scheduler'."""
+    """The thread that makes this call.
+
+    In code that runs outside any thread (in the scheduler, in another OS thread, without a loop), the result is a
+    stand-in with the ``id`` -1 and the ``name`` 'main/scheduler'."""
     if running != NULL and coro_os_thread() == loop_os_thread:
         return <coro>running
     return MAIN
 
 
 def schedule(thread, value=None):
-    """Make a thread runnable, see the method of that name. TypeError when it is not a thread."""
+    """Make ``thread`` runnable. The ``_yield()`` in which it waits returns ``value``. Returns None.
+
+    The same as ``thread.schedule(value)``, which see. Raises what that raises, and TypeError if it is not a thread."""
     check_os_thread()
     if type(thread) is not coro:
         raise TypeError(f"expected a thread (see coro.spawn), not {type(thread).__name__}: {thread!r}")
@@ -70,8 +84,10 @@ def schedule(thread, value=None):
 
 
 def _yield():
-    """Suspend the running thread until somebody schedules it; returns the value given there, or raises the exception
-    sent to it. YieldFromMain outside a thread."""
+    """Suspend the running thread until another one calls its ``schedule(value)``, and return that value.
+
+    Raises an exception that is sent to the thread meanwhile (see ``raise_exception``), and YieldFromMain outside a
+    thread."""
     # suspend(), but without a frame of its own: every parked thread would keep a copy of it.
     cdef coro me = running_thread()
     if me.link.attention:
@@ -86,7 +102,9 @@ def _yield():
 
 
 def yield_slice():
-    """Let every other runnable thread run, and look at timers and I/O once, before going on. Returns None."""
+    """Let all other runnable threads run once, and look at timers and I/O, before going on. Returns None.
+
+    Raises an exception that is sent to the thread meanwhile, and YieldFromMain outside a thread."""
     give_way(running_thread())
 
 

@@ -20,13 +20,19 @@ cdef inline Extra extra_of(coro t):
 
 @cython.final
 cdef class coro:
-    """A thread. Made by ``coro.new`` and ``coro.spawn``; not constructed directly. In annotations ``coro.coro[int]`` is
-    one whose function returns an int.
+    """A thread. ``coro.spawn`` and ``coro.new`` make threads; calling the class is a TypeError. In annotations,
+    ``coro.coro[int]`` is a thread whose function returns an int.
 
-    Attributes (read-only): ``id`` (positive, never reused), ``name``, ``dead``, ``started``, ``scheduled``,
-    ``daemon``, ``value`` (what the next resumption will deliver), ``result`` (of the function, once it has returned),
-    ``exception`` (that ended it, else None), ``waiting_for``, ``stack_size``. ``compress`` may be set: the
-    saved stack is then kept compressed.
+    These attributes can only be read:
+
+    * ``id``: a positive number that no other thread of the process ever has. ``name``: a str, see ``set_name``.
+    * ``started``: whether it has run. ``scheduled``: whether it is in the run queue. ``dead``: whether it has ended.
+    * ``daemon``: whether a loop ends without waiting for it.
+    * ``result``: what its function has returned; None before that. ``exception``: what its function has raised, else
+      None.
+    * ``value``: what its next ``_yield()`` will return. ``waiting_for``, ``stack_size``: see there.
+
+    ``compress`` may be set. If it is true, the thread's stack is compressed whenever it is copied out of its slot.
     """
 
     def __cinit__(self):
@@ -88,8 +94,8 @@ cdef class coro:
 
     @property
     def waiting_for(self):
-        """What a suspended thread waits for, as (kind, object): ('read', 5), ('join', <thread>), …; None if it does not
-        wait."""
+        """What a suspended thread waits for, as a tuple (kind, object): ('read', 5), ('join', <thread>), and so on.
+        None if it does not wait."""
         if not self.link.flags & STARTED or self.link.flags & (DEAD | SCHEDULED) or running == <PyObject *>self:
             return None
         if self.kind == WAIT_READ or self.kind == WAIT_WRITE:
@@ -98,8 +104,8 @@ cdef class coro:
 
     @property
     def stack_size(self):
-        """Sizes of the saved stack in bytes, as (uncompressed, kept). (0, 0) while the stack is in its slot, or there
-        is none."""
+        """How large the saved stack is, in bytes: a tuple (uncompressed, as it is kept). (0, 0) if there is no stack,
+        or if it is in its slot."""
         return self.stack.size, (self.stack.packed if self.stack.packed else self.stack.size)
 
     @property
@@ -118,8 +124,10 @@ cdef class coro:
         return f"<coro thread {self.number} {shown_name(self)} {state_of(self)}>"
 
     def get_frame(self):
-        """The innermost Python frame. For the running thread that is the caller's frame, for a suspended thread the one
-        where it waits. None for a thread that has not run, is dead, or runs no Python function."""
+        """The innermost Python frame: of the running thread the caller's, of a suspended thread the one in which it
+        waits. None for a thread that has not run, has ended, or runs no Python function.
+
+        Raises WrongThreadError in another OS thread than the loop's."""
         check_os_thread()
         if running == <PyObject *>self:
             return sys._getframe()
@@ -128,14 +136,15 @@ cdef class coro:
         return parked_frame(self)
 
     def set_name(self, name):
-        """Name the thread; returns it, so that calls chain: ``coro.spawn(f).set_name("x")``. TypeError unless str."""
+        """Give the thread the name ``name``. Returns the thread, so calls can be chained:
+        ``coro.spawn(f).set_name("x")``. Raises TypeError if the name is no str."""
         if not isinstance(name, str):
             raise TypeError(f"a thread's name is a str, not {type(name).__name__}: {name!r}")
         self.label = name
         return self
 
     def get_name(self):
-        """The thread's name."""
+        """The thread's name, a str."""
         return thread_name(self)
 
     def setName(self, name):
@@ -153,10 +162,10 @@ cdef class coro:
     # -- acting
 
     def start(self):
-        """Put a thread made by ``coro.new`` into the run queue.
+        """Start a thread that ``coro.new`` has made. Returns None; the thread runs when the caller waits.
 
-        ScheduleError when it was started or scheduled before, DeadCoroutine when it was cancelled, LoopError while the
-        loop ends, WrongThreadError outside the loop's OS thread."""
+        Raises ScheduleError if it was started or scheduled before; DeadCoroutine if it was cancelled; LoopError while
+        the loop ends; WrongThreadError in another OS thread than the loop's."""
         check_os_thread()
         if self.link.flags & DEAD:
             raise DeadCoroutine(self)
@@ -165,21 +174,27 @@ cdef class coro:
         start_thread(self)
 
     def schedule(self, value=None):
-        """Make the thread runnable. The ``_yield()`` in which it waits returns ``value``.
+        """Make the thread runnable. The ``_yield()`` in which it waits returns ``value``. Returns None.
 
-        A thread that has not run is started, and the value is ignored. ScheduleError when it is scheduled already or is
-        the running thread, DeadCoroutine when it has ended."""
+        A thread that has not run is started; the value is then ignored. Raises ScheduleError if the thread is scheduled
+        already or is the running one; DeadCoroutine if it has ended; WrongThreadError in another OS thread than the
+        loop's."""
         check_os_thread()
         schedule_thread(self, value)
 
     def raise_exception(self, the_exception, force=True, cancel_start=False):
-        """Interrupt the thread: ``the_exception`` (class or instance) is raised where it waits.
+        """Interrupt the thread: ``the_exception``, a class or an instance, is raised where it waits. Returns None.
 
-        Shutdown comes before anything else; other exceptions come one at each wait, in the order in which they were
-        sent. If the thread is scheduled already, the exception replaces the value it would have got; with
-        ``force=False`` that is a ScheduleError. A thread that has not run is a NotStartedError; with ``cancel_start``
-        it is cancelled and never runs. DeadCoroutine when it has ended; ScheduleError for the running thread; TypeError
-        when ``the_exception`` is not an exception."""
+        If several exceptions are sent, the thread gets one at each wait: Shutdown first, the others in the order in
+        which they were sent.
+
+        * ``force``: if the thread is scheduled already, the exception replaces the value that it would have got. With
+          ``force=False``, ScheduleError is raised instead.
+        * ``cancel_start``: a thread that has not run is cancelled and never runs. Without it, NotStartedError is
+          raised.
+
+        Raises TypeError if ``the_exception`` is not an exception; DeadCoroutine if the thread has ended; ScheduleError
+        if it is the running one; WrongThreadError in another OS thread than the loop's."""
         check_os_thread()
         if not (PyExceptionClass_Check(<PyObject *>the_exception)
                 or PyExceptionInstance_Check(<PyObject *>the_exception)):
@@ -198,8 +213,10 @@ cdef class coro:
         send_exception(self, the_exception)
 
     def shutdown(self):
-        """Ask the thread to end: Shutdown is raised where it waits. A thread that has not run is cancelled. Does
-        nothing to a dead thread. In the running thread Shutdown is raised at once."""
+        """Ask the thread to end: Shutdown is raised where it waits. Returns None, without waiting for its end.
+
+        A thread that has not run is cancelled. A thread that has ended stays as it is. If the running thread calls this
+        for itself, Shutdown is raised at once. Raises WrongThreadError in another OS thread than the loop's."""
         check_os_thread()
         if self.link.flags & DEAD:
             return
@@ -208,14 +225,15 @@ cdef class coro:
         shut_down(self)
 
     def interrupt(self, value=None):
-        """Deprecated: raise ``Interrupted`` (or ``Interrupted(value)``) in the thread unless it is scheduled."""
+        """Deprecated, use ``raise_exception``: raise ``Interrupted`` in the thread, or ``Interrupted(value)`` if
+        ``value`` is not None. Raises what ``raise_exception`` with ``force=False`` raises."""
         import warnings
         warnings.warn("coro.interrupt() is deprecated, use raise_exception()", DeprecationWarning, stacklevel=2)
         self.raise_exception(Interrupted if value is None else Interrupted(value), force=False)
 
     def resume_with_exc(self, exc_type, exc_value=None):
-        """Deprecated: raise ``exc_type`` in the thread unless it is scheduled; a value that is no instance becomes its
-        argument."""
+        """Deprecated, use ``raise_exception``: raise ``exc_type`` in the thread, or ``exc_value`` if that is an
+        instance of it, or else ``exc_type(exc_value)``. Raises what ``raise_exception`` with ``force=False`` raises."""
         import warnings
         warnings.warn("coro.resume_with_exc() is deprecated, use raise_exception()", DeprecationWarning, stacklevel=2)
         if exc_value is None:
@@ -227,32 +245,40 @@ cdef class coro:
         self.raise_exception(exc, force=False)
 
     def join(self, timeout=None):
-        """Wait until the thread has ended; returns None. Any number of threads may wait.
+        """Wait until the thread has ended. Returns None. Any number of threads may wait for it. A thread that is never
+        started never ends.
 
-        ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when the thread has not
-        ended by then (``threading`` returns without a word). AssertionError when a thread waits for itself; a thread
-        that is never started never ends. TypeError or ValueError when the timeout is not a number."""
+        ``timeout`` is a number of seconds; 0 only looks, None is for ever.
+
+        Raises ``coro.TimeoutError`` if the thread has not ended by then (``threading`` returns None); AssertionError if
+        a thread waits for itself; TypeError or ValueError if the timeout is not a number; YieldFromMain outside a
+        thread if it would have to wait; WrongThreadError in another OS thread than the loop's."""
         await_end(self, timeout, "join()")
 
     def get(self, timeout=None):
-        """Wait until the thread has ended; returns what its function returned, or raises what it raised::
+        """Wait until the thread has ended. Return what its function returned, or raise what it raised::
 
             page = coro.spawn(fetch, url).get(timeout=10)
 
-        What is raised is the very exception, with its traceback. Only a thread that was asked to end, and did, raises
-        ``coro.CancelledError`` in place of its Shutdown, which would look like a Shutdown of the caller; so does one
-        that was cancelled before it ran. One that is not started yet is waited for. Any number of threads may call it,
-        as often as they like. The exception notifier is told of an error all the same, when the thread ends.
+        What is raised is the same exception object, with its traceback. Any number of threads may call this, as often
+        as they like. The exception notifier is still told of the exception when the thread ends.
 
-        ``timeout`` as for join(): ``coro.TimeoutError`` when the thread has not ended by then, which is also what a
-        thread's own expired limit looks like; its ``dead`` tells. AssertionError when a thread waits for itself.
-        It is gevent's ``Greenlet.get`` and the ``Future.result`` of concurrent.futures."""
+        ``timeout`` is a number of seconds; 0 only looks, None is for ever.
+
+        Raises ``coro.CancelledError`` if the thread was shut down (a Shutdown would look like one of the caller), was
+        cancelled before it ran, or was given up when its loop ended. Raises ``coro.TimeoutError`` if the thread has not
+        ended in time. A thread that ended with a TimeoutError of its own looks the same; its ``dead`` tells the
+        difference. Other errors are those of ``join``.
+
+        In gevent this is ``Greenlet.get``, in concurrent.futures ``Future.result``."""
         await_end(self, timeout, "get()")
         return outcome_of(self)
 
     def set_max_selfish_acts(self, maximum):
-        """Set how many socket operations in a row may succeed at once before the thread lets others run. Returns the
-        previous number. TypeError unless it is an int, ValueError outside 1..32768."""
+        """Let other threads run when ``maximum`` socket operations in a row needed no waiting. Returns the number
+        before.
+
+        Raises TypeError if ``maximum`` is no int, ValueError if it is not from 1 to 32768."""
         cdef int before = self.selfish_most
         if not isinstance(maximum, int) or isinstance(maximum, bool):
             raise TypeError(f"expected an int from 1 to 32768, not {maximum!r}")
