@@ -399,6 +399,186 @@ def test_attached_without_a_client_it_goes_on():
     with_server(body)
 
 
+class Chooser(Peer):
+    """Our own client, as far as it asks for a thread."""
+
+    def __init__(self, server, thread):
+        RawPeer.__init__(self, server)
+        self.sock.send(_telnet.message(b"H", b"1") + _telnet.message(b"T", str(thread).encode()))
+        RawPeer.until(self, bytes([_telnet.IAC, _telnet.SB, _telnet.OPTION]) + b"T")
+        self.refusal = RawPeer.until(self, bytes([_telnet.IAC, _telnet.SE])).decode()
+
+    def prompt(self):
+        return self.until(_telnet.message(b"P", b""))
+
+    def ask(self, line):
+        self.sock.send(line.encode() + b"\n")
+        return self.prompt().removesuffix("(Pdb) ")
+
+
+def stuck(event, log):
+    before = 5
+    event.wait()
+    after = before + 1
+    log.append(after)
+
+
+def with_a_stuck_thread(body):
+    """Run ``body(server, thread, event, log)``; the thread waits for the event."""
+
+    def inside(server):
+        event, log = coro.event(), []
+        thread = coro.spawn(stuck, event, log, thread_name="stuck")
+        coro.yield_slice()
+        body(server, thread, event, log)
+        event.set()
+        if not thread.dead:
+            thread.join()
+
+    with_server(inside)
+
+
+@pytest.mark.parametrize("by", ["name", "number"])
+def test_looking_at_a_thread_that_waits(by):
+    def body(server, thread, event, log):
+        peer = Chooser(server, "stuck" if by == "name" else thread.id)
+        assert peer.refusal == ""
+        first = peer.prompt()
+        assert f"--{thread!r} is here, and stops at its next line--" in first and "-> event.wait()" in first
+        assert peer.ask("p before") == "5\n"
+        assert "stuck()" in peer.ask("where")
+        peer.sock.send(b"next\n")
+        peer.until(b"has not come to a line yet; Ctrl-C looks at it again--\n")
+        peer.sock.send(_telnet.message(b"I"))
+        assert "-> event.wait()" in peer.prompt()
+        peer.sock.send(b"next\n")
+        peer.until(b"looks at it again--\n")
+        event.set()
+        assert "-> after = before + 1" in peer.prompt()
+        assert "-> log.append(after)" in peer.ask("next")
+        assert log == []
+        peer.sock.send(b"quit\n")
+        peer.rest()
+        thread.join()
+        assert log == [6]
+
+    with_a_stuck_thread(body)
+
+
+def test_a_thread_that_goes_on_while_somebody_looks_stops_at_its_next_line():
+    def body(server, thread, event, log):
+        peer = Chooser(server, "stuck")
+        peer.prompt()
+        event.set()
+        for _ in range(5):
+            coro.yield_slice()
+        assert not thread.dead and log == []
+        assert "-> after = before + 1" in peer.ask("step")
+        peer.sock.send(b"continue\n")
+        thread.join()
+        assert log == [6]
+
+    with_a_stuck_thread(body)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("last", ["continue", "quit", None])
+def test_a_thread_that_is_let_go_is_not_traced_any_more(last, goes_on):
+    def body(server, thread, event, log):
+        for _ in range(2):  # again, although the thread has not had an opportunity to do anything
+            peer = Chooser(server, "stuck")
+            assert peer.refusal == ""
+            peer.prompt()
+            if goes_on:
+                event.set()
+                coro.yield_slice()
+            if last is None:
+                peer.sock.close()
+            else:
+                peer.sock.send(last.encode() + b"\n")
+            if last == "continue":
+                until(lambda: debug._clients[0].idle)
+                peer.sock.send(_telnet.message(b"I"))  # Ctrl-C without a thread: leave
+            until(lambda: not debug._clients)
+            if goes_on:
+                break
+        event.set()
+        thread.join()
+        assert log == [6]
+        assert thread not in debug._debuggers
+
+    with_a_stuck_thread(body)
+
+
+def test_a_client_that_leaves_before_the_thread_comes_to_its_next_line():
+    def body(server, thread, event, log):
+        peer = Chooser(server, "stuck")
+        peer.prompt()
+        peer.sock.send(b"next\n")
+        peer.until(b"looks at it again--\n")
+        peer.sock.close()
+        until(lambda: not debug._clients)
+        event.set()
+        thread.join()
+        assert log == [6]
+
+    with_a_stuck_thread(body)
+
+
+def test_an_interruption_while_somebody_looks_waits_for_the_decision():
+    def body(server, thread, event, log):
+        peer = Chooser(server, "stuck")
+        peer.prompt()
+        thread.shutdown()
+        for _ in range(5):
+            coro.yield_slice()
+        assert not thread.dead
+        assert "Shutdown" in peer.ask("step")
+        peer.sock.send(b"step\n" * 5)
+        RawPeer.until(peer, b"the thread has ended")
+        until(lambda: debug._clients[0].idle)
+        assert thread.dead and log == []
+
+    with_a_stuck_thread(body)
+
+
+def test_threads_that_cannot_be_chosen():
+    def body(server, thread, event, log):
+        bare = coro.spawn(coro._yield, thread_name="bare")
+        twins = [coro.spawn(stuck, event, log, thread_name="twin") for _ in range(2)]
+        coro.yield_slice()
+        refusal = Chooser(server, "nobody").refusal
+        assert refusal.startswith("no thread has the number or name 'nobody'. There are:\n")
+        assert f"{thread.id:>6} stuck" in refusal
+        refusal = Chooser(server, "twin").refusal
+        assert refusal.startswith("2 threads are called 'twin'; give the number of one:\n")
+        assert all(f"{t.id:>6} twin" in refusal for t in twins) and "stuck" not in refusal
+        assert "runs no Python function" in Chooser(server, bare.id).refusal
+        assert "has the number or name '999999999999999999999999'" in Chooser(server, 10**24 - 1).refusal
+        peer = Chooser(server, "stuck")
+        assert peer.refusal == ""
+        assert "by the debugger of another client" in Chooser(server, "stuck").refusal
+        peer.prompt()
+        peer.sock.send(b"quit\n")
+        bare.shutdown()
+        event.set()
+        for t in twins:
+            t.join()
+
+    with_a_stuck_thread(body)
+
+
+def test_a_long_list_of_threads_is_cut():
+    def body(server):
+        threads = [coro.spawn(coro.sleep_relative, 1000, thread_name=f"t{n}") for n in range(debug.MOST_LISTED + 5)]
+        refusal = Chooser(server, "nobody").refusal
+        assert len(refusal.splitlines()) <= debug.MOST_LISTED + 2 and " more" in refusal.splitlines()[-1]
+        for t in threads:
+            t.shutdown()
+
+    with_server(body)
+
+
 def test_tcp_and_our_own_client():
     def body(server):
         log = []

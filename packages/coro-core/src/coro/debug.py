@@ -3,6 +3,7 @@
     coro.debug.start()              # in the program, once
     coro.debug.set_trace()          # where one thread is to stop
     $ python -m coro.debug PID      # in a terminal
+    $ python -m coro.debug PID 7    # the same, for the thread with that number (or name), whatever it does
 
 A thread that stops waits in pdb like in any other blocking call, because pdb's input and output are a coro socket: the
 other threads run. The trace function belongs to the thread (it is switched with it), so nobody else is slowed down or
@@ -12,6 +13,10 @@ Clients connect and wait in a queue until a thread wants one: ``set_trace()`` ta
 nothing when there is none, so that it may stay in code that runs unattended. ``continue`` gives the client back to the
 queue (breakpoints stay; a thread that meets one takes an idle client again, or goes on without), ``quit`` and the end
 of the input let the program continue and close the connection.
+
+A client may also ask for a thread. That one is attached to, and since it may wait for ever, the client gets a prompt at
+the place where it waits, at once. A helper thread has that prompt; the thread itself does not run for it. If it goes on
+meanwhile, it stops at its next line until the client has decided.
 
 Limits: a step over a blocking call ends when the call does. Breakpoints are shared by all debuggers of a process,
 which is bdb's way. From Python 3.12 on tracing one thread makes the code it runs slower for others, too, because the
@@ -24,13 +29,16 @@ import contextlib
 import os
 import pdb
 import sys
+import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 import coro
+from coro._introspection.reports import describe_wait
 from coro._runtime import scheduler
+from coro._runtime.output import one_line
 from coro.backdoor import _server
 from coro.backdoor._channel import Channel
 
@@ -38,6 +46,8 @@ __all__ = ["MAX_CLIENTS", "Server", "attach", "default_path", "serve", "set_trac
 
 #: Clients that may wait at a time: a person has few terminals.
 MAX_CLIENTS = 8
+#: Threads that an error lists.
+MOST_LISTED = 30
 
 
 def default_path(pid: int | None = None) -> str:
@@ -51,11 +61,39 @@ class _Client:
     def __init__(self, sock: Any) -> None:
         self.channel = Channel(sock, session=False)
         self.idle = True
+        #: Whom it is lent to.
+        self.debugger: _Debugger | None = None
         self.channel.on_end = self._ended
+        self.channel.on_interrupt = self._interrupted
+        self.channel.on_thread = self._choose
 
     def _ended(self) -> None:
-        if self.idle and not self.is_open:
+        if self.is_open:
+            return
+        if self.debugger is not None and not self.debugger.talks:
+            self.debugger.set_continue()  # the thread may never come to its next line
+        if self.idle:
             self.leave()
+
+    def _interrupted(self) -> bool:
+        """Ctrl-C without a prompt: have another look at the thread, or leave if there is none."""
+        debugger = self.debugger
+        if debugger is None:
+            self.leave()
+            return True
+        return not debugger.talks and debugger.begin_to_look()
+
+    def _choose(self, wanted: str) -> tuple[str, Callable[[], object]]:
+        """The peer asks for a thread: why it cannot have it, or "", and what to do when it has been told."""
+        try:
+            if not self.idle:
+                raise LookupError("this client has a thread already")
+            debugger = _attach(find_thread(wanted))
+        except (LookupError, RuntimeError) as exc:
+            text = exc.args[0] if isinstance(exc, LookupError) else f"thread {wanted!r} cannot be debugged: {exc}"
+            return str(text), self.leave
+        debugger.take(self)
+        return "", debugger.begin_to_look
 
     def leave(self) -> None:
         """Close the connection, and queue no more."""
@@ -90,6 +128,8 @@ class _Client:
 
 
 _clients: deque[_Client] = deque()
+#: The debuggers of the threads that are traced by one.
+_debuggers: weakref.WeakKeyDictionary[Any, _Debugger] = weakref.WeakKeyDictionary()
 
 
 def _take_client() -> _Client | None:
@@ -141,7 +181,11 @@ def _without_readline() -> Iterator[None]:
 
 
 class _Debugger(pdb.Pdb):
-    """pdb for one thread. Holds a client from the moment it stops until it is told to continue."""
+    """pdb for one thread. Holds a client from the moment it stops, or is asked for, until it is told to continue.
+
+    Invariants: 1. While ``_looks``, a helper thread has the prompt, and the thread itself waits if it comes here.
+    2. While ``_loose``, the thread is still traced, but what it comes across switches that off.
+    """
 
     def __init__(self, thread: Any) -> None:
         options: dict[str, Any] = {"backend": "settrace"} if sys.version_info >= (3, 14) else {}
@@ -149,51 +193,135 @@ class _Debugger(pdb.Pdb):
             super().__init__(stdin=_nobody, stdout=_nobody, nosigint=True, readrc=False, **options)
         self.use_rawinput = False
         self.prompt = "(Pdb) "
-        self.thread = thread
+        self.stdin: Any
+        self.stdout: Any
+        self._thread = weakref.ref(thread)
         self.client: _Client | None = None
+        #: Does somebody have the prompt?
+        self.talks = False
         self._watched = False
+        self._looks = False
+        self._arrived = False
+        self._loose = False
+        self._decided = coro.condition_variable()
+
+    @property
+    def thread(self) -> Any:
+        return self._thread()
+
+    def take(self, client: _Client) -> None:
+        """From now on the client is this debugger's."""
+        client.idle = False
+        client.debugger = self
+        self.client = self.stdin = self.stdout = client
+        if not self._watched:
+            self._watched = True
+            coro.spawn(self._end_with_thread, thread_name="debugger's end", daemon=True)
 
     def _release(self) -> None:
         client, self.client = self.client, None
         self.stdin = self.stdout = _nobody
         if client is not None:
             client.idle = True
+            client.debugger = None
             if not client.is_open:
                 client.leave()
 
     def _end_with_thread(self) -> None:
         """Body of a helper thread: a thread that ends in the middle of a step gives its client back."""
-        self.thread.join()
+        thread = self.thread
+        thread.join()
         if self.client is not None:
-            self.client.channel.write(f"--the thread has ended: {self.thread!r}--\n")
-            self._release()
+            self.client.channel.write(f"--the thread has ended: {thread!r}--\n")
+        while self._looks:
+            self._decided.wait()
+        self._release()
 
     def prepare(self, frame: FrameType | None) -> None:
         """Stop at the next line that is run in this frame or in one that called it. (bdb's own set_trace() stops at the
         present line from Python 3.13 on, and at the next one before.)"""
         self.reset()
+        self._loose = False
         while frame is not None:
             frame.f_trace = self.trace_dispatch
             self.botframe = frame
             frame = frame.f_back
         self.set_step()
 
+    def begin_to_look(self) -> bool:
+        """Give the client a prompt at the place where the thread waits. False: the thread does not wait in Python."""
+        if self._looks or self.thread.dead or self.thread.get_frame() is None:
+            return False
+        self._looks = True
+        self._arrived = False
+        self.talks = True
+        coro.spawn(self._look, thread_name="debugger's look", daemon=True)
+        return True
+
+    def _look(self) -> None:
+        """Body of a helper thread."""
+        thread = self.thread
+        try:
+            frame = None if thread.dead else thread.get_frame()
+            if frame is not None:
+                self.message(f"--{thread!r} is here, and stops at its next line--")
+                super().interaction(frame, None)
+        finally:
+            self.talks = False
+            self._looks = False
+            self._decided.wake_all()
+        if self.client is not None and not self._arrived and not thread.dead:
+            self.message(f"--{thread!r} has not come to a line yet; Ctrl-C looks at it again--")
+
+    def _wait_for_decision(self, frame: FrameType) -> bool:
+        """The thread has come here while somebody looks at it. Is it to stop here?"""
+        self._arrived = True
+        while self._looks:
+            self._decided.wait()
+        if self._loose:
+            self._untrace()
+        if self.client is None:
+            return False
+        return self.stop_here(frame) or bool(self.get_break(frame.f_code.co_filename, frame.f_lineno))
+
     def interaction(self, *args: Any, **kwargs: Any) -> None:
         """Stop here, if there is somebody to talk to."""
+        if self._looks and not self._wait_for_decision(args[0]):
+            return
         if self.client is None:
             client: Any = _take_client()
             if client is None:
                 self.set_continue()
                 return
-            self.client = self.stdin = self.stdout = client
-            if not self._watched:
-                self._watched = True
-                coro.spawn(self._end_with_thread, thread_name="debugger's end", daemon=True)
+            self.take(client)
             self.message(f"--stopped in {self.thread!r}--")
-        super().interaction(*args, **kwargs)
+        self.talks = True
+        try:
+            super().interaction(*args, **kwargs)
+        finally:
+            self.talks = False
+
+    def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """bdb's, for a thread that has not been let go while it waited."""
+        if self._loose:
+            self._untrace()
+            return None
+        return super().trace_dispatch(frame, event, arg)
+
+    def _untrace(self) -> None:
+        """In the thread: switch tracing off, unless there are breakpoints by now."""
+        self._loose = False
+        super().set_continue()
+        if not self.breaks:
+            _debuggers.pop(self.thread, None)
 
     def set_continue(self) -> None:
-        super().set_continue()
+        """Let the thread go on without the client."""
+        self._set_stopinfo(self.botframe, None, -1)  # type: ignore[attr-defined]
+        if coro.current() is self.thread:
+            self._untrace()
+        else:
+            self._loose = not self.breaks
         self._release()
 
     def _leave(self, arg: str = "") -> bool:
@@ -227,6 +355,7 @@ def set_trace(frame: FrameType | None = None) -> bool:
         return False
     present = getattr(sys.gettrace(), "__self__", None)
     debugger = present if isinstance(present, _Debugger) else _Debugger(thread)
+    _debuggers[thread] = debugger
     debugger.prepare(sys._getframe(1) if frame is None else frame)
     sys.settrace(debugger.trace_dispatch)
     return True
@@ -240,14 +369,54 @@ def attach(thread: Any) -> None:
     """
     if not isinstance(thread, scheduler.coro):
         raise TypeError(f"expected a thread (see coro.spawn), not {type(thread).__name__}: {thread!r}")
+    _attach(thread)
+
+
+def _attach(thread: Any) -> _Debugger:
     if thread is coro.current():
         raise coro.ScheduleError(thread)
     frame = thread.get_frame()
     if frame is None and thread.started and not thread.dead:
         raise RuntimeError(f"{thread!r} runs no Python function that a debugger could show")
-    debugger = _Debugger(thread)
-    scheduler._trace_thread(thread, sys.settrace, debugger.trace_dispatch)
+    debugger = _debuggers.get(thread)
+    if debugger is not None and debugger.client is not None:
+        raise RuntimeError(f"{thread!r} is traced already, by the debugger of another client")
+    if debugger is None:
+        debugger = _Debugger(thread)
+        scheduler._trace_thread(thread, sys.settrace, debugger.trace_dispatch)
+        _debuggers[thread] = debugger
+    else:  # one that was told to let the thread go, and may not have had an opportunity
+        with contextlib.suppress(RuntimeError):
+            scheduler._trace_thread(thread, sys.settrace, debugger.trace_dispatch)
     debugger.prepare(frame)
+    return debugger
+
+
+def find_thread(wanted: str) -> Any:
+    """The living thread with that number or, if there is none, that name. LookupError, which lists the threads, when
+    none or several are called so."""
+    if wanted.isdecimal():
+        with contextlib.suppress(KeyError):
+            return coro.get_thread_by_id(int(wanted))
+    threads = scheduler._all_threads()
+    found = [t for t in threads if t.name == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LookupError(f"{len(found)} threads are called {wanted!r}; give the number of one:\n{_listed(found)}")
+    raise LookupError(f"no thread has the number or name {wanted!r}. There are:\n{_listed(threads)}")
+
+
+def _listed(threads: list[Any]) -> str:
+    me = coro.current()
+    lines = [
+        f"{t.id:>6} {one_line(t.name)[:40]:<24} {one_line(describe_wait(t))}"
+        for t in threads[:MOST_LISTED]
+        if t is not me
+    ]
+    if len(threads) > MOST_LISTED:
+        lines.append(f"       and {len(threads) - MOST_LISTED} more")
+    return "\n".join(lines)
 
 
 class Server:

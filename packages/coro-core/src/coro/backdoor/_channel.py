@@ -61,6 +61,10 @@ class Channel:
         self.namespace: Callable[[], Mapping[str, Any]] = dict
         #: Called when nothing more will come.
         self.on_end: Callable[[], object] = bool
+        #: Called for an interruption outside of a command; True when it has been dealt with.
+        self.on_interrupt: Callable[[], bool] = bool
+        #: Asked for a thread by number or name: why not, or "", and what to do after the answer.
+        self.on_thread: Callable[[str], tuple[str, Callable[[], object]]] = _no_threads
         self._decoder = _telnet.Decoder()
         self._lines: coro.fifo[Any] = coro.fifo()
         self._pending = 0
@@ -196,6 +200,11 @@ class Channel:
             found = complete(payload.decode("utf-8", "replace"), self.namespace())
             self.sock.sendall(_telnet.message(b"C", json.dumps(found).encode("ascii")))
 
+        elif kind == b"T":
+            refusal, then = self.on_thread(payload.decode("utf-8", "replace"))
+            self.sock.sendall(_telnet.message(b"T", refusal.encode("utf-8", "replace")))
+            then()
+
     def interrupt(self) -> None:
         """The peer wants to stop what runs: KeyboardInterrupt in the owner, whose queued lines are forgotten."""
         ended = False
@@ -205,7 +214,8 @@ class Channel:
         self._pending = 0
         self._room.wake_all()
         if not self.busy:
-            self._lines.push(_telnet.INTERRUPT)
+            if not self.on_interrupt():
+                self._lines.push(_telnet.INTERRUPT)
         elif not self._interrupted and not self.owner.dead:
             self._interrupted = True
             self.owner.raise_exception(KeyboardInterrupt)
@@ -303,6 +313,10 @@ class Channel:
             self._late.clear()
         finally:
             self._late_thread = False
+
+
+def _no_threads(wanted: str) -> tuple[str, Callable[[], object]]:
+    return "a session of this server has no thread to look at; python -m coro.debug has", bool
 
 
 def _in_loop(function: Callable[[], object]) -> None:
