@@ -1,9 +1,11 @@
-"""The client of the back door: ``python -m coro.backdoor [ADDRESS]``.
+"""The client of the back door, ``python -m coro.backdoor ADDRESS``, and of the debugger.
 
 An ordinary blocking program without coro's loop. Line editing, history and completion are readline's, here and not at
 the other end: the server never has to know about terminals. It says when it wants a line, and with which prompt (see
 ``_telnet`` for how); whatever else comes is shown as it is. Without a terminal lines are taken from stdin as they
 are, so that commands can be piped in.
+
+Where a process has no door open, ``_attach`` finds a way in, from Python 3.14 on.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from coro.backdoor import _telnet
+from coro.backdoor import _attach, _telnet
 
 __all__ = ["Client", "connect", "main"]
 
@@ -31,12 +33,18 @@ class _Gone(Exception):
     """The server has closed the connection."""
 
 
-class Client:
-    """The conversation over a connected socket; ``interactive`` with line editing, else with the lines of stdin."""
+class _Refused(Exception):
+    """The server cannot do what was asked for when the session began."""
 
-    def __init__(self, sock: Any, interactive: bool) -> None:
+
+class Client:
+    """The conversation over a connected socket; ``interactive`` with line editing, else with the lines of stdin.
+    ``thread``: the number or name of the thread that a debugger is to stop."""
+
+    def __init__(self, sock: Any, interactive: bool, thread: str | None = None) -> None:
         self.sock = sock
         self.interactive = interactive
+        self.thread = thread
         self.secret = False
         self._data = b""
         self._matches: list[str] = []
@@ -61,9 +69,12 @@ class Client:
             self._sending = False
 
     def run(self) -> None:
-        """Until the server closes the connection or stdin ends. OSError when the connection breaks."""
+        """Until the server closes the connection or stdin ends. OSError when the connection breaks; _Refused when the
+        server has no such thread."""
         self._send(_telnet.message(b"H", b"1"))
         try:
+            if self.thread is not None:
+                self._choose_thread(self.thread)
             while True:
                 prompt = self._until(b"P").decode("utf-8", "replace")
                 try:
@@ -77,6 +88,15 @@ class Client:
                 self._send(line.encode("utf-8", "replace") + b"\n")
         except _Gone:
             pass
+
+    def _choose_thread(self, thread: str) -> None:
+        self._send(_telnet.message(b"T", thread.encode("utf-8", "replace")))
+        kind = b""
+        while kind != b"T":  # what comes before is for those who wait for any thread
+            kind, payload = self._next()
+            self._rich |= kind == b"H"
+        if payload:
+            raise _Refused(payload.decode("utf-8", "replace"))
 
     def _ask(self, prompt: str) -> str:
         if not self.interactive:
@@ -219,24 +239,56 @@ def connect(address: str, cafile: str | None = None, kind: str = "backdoor") -> 
     return sock
 
 
+def _is_closed(address: str, error: Exception) -> bool:
+    """Was a process named by its id, at whose default path nobody listens?"""
+    return address.isdigit() and isinstance(error, (FileNotFoundError, ConnectionRefusedError))
+
+
 def _why_not(address: str, kind: str, error: Exception) -> str:
-    """Why nobody could be reached, and what to do."""
-    if not address.isdigit() or not isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
+    """Why nobody could be reached, and what to do. "" if the process has no door open."""
+    if not _is_closed(address, error):
         return f"cannot connect to {address}: {error}"
+    filename = getattr(error, "filename", None)
     try:
         os.kill(int(address), 0)
     except (ProcessLookupError, OverflowError):
-        return f"there is no process {address}, and nobody listens at {error.filename!r}"
+        return f"there is no process {address}, and nobody listens at {filename!r}"
     except PermissionError:
         return (
             f"process {address} belongs to another user, who alone may enter: its door is a UNIX socket of mode 0600 "
             "in a private folder; run this command as that user"
         )
-    door = "back door" if kind == "backdoor" else f"{kind} door"
-    return (
-        f"no {door} is open in process {address}: nobody listens at {error.filename!r}. The program has to open it "
-        f"with coro.{kind}.start(); give the path or HOST:PORT if it listens somewhere else"
+    return ""
+
+
+def _enter(address: str, cafile: str | None, kind: str, patience: float) -> socket.socket:
+    """A connection to the program: through the door that it has open, or else ``_attach``. CannotAttach."""
+    try:
+        return connect(address, cafile, kind)
+    except (OSError, ValueError) as exc:
+        why = _why_not(address, kind, exc)
+        if why:
+            raise _attach.CannotAttach(why) from None
+        door = "back door" if kind == "backdoor" else f"{kind} door"
+        closed = f"no {door} is open in process {address}: nobody listens at {getattr(exc, 'filename', None)!r}."
+    advice = (
+        f"The program has to open it with coro.{kind}.start(); give the path or HOST:PORT if it listens somewhere else"
     )
+    if not _attach.is_possible():
+        raise _attach.CannotAttach(f"{closed} {advice}")
+    try:
+        sock = _attach.attach(int(address), kind, patience)
+    except _attach.CannotAttach as exc:
+        raise _attach.CannotAttach(f"{closed} The way without it does not work either: {exc}. {advice}") from None
+    print(f"{closed} This session came in through sys.remote_exec.", file=sys.stderr)
+    return sock
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, not {text}")
+    return value
 
 
 def main(arguments: list[str] | None = None, program: str = "python -m coro.backdoor", kind: str = "backdoor") -> int:
@@ -246,18 +298,34 @@ def main(arguments: list[str] | None = None, program: str = "python -m coro.back
         description=f"Talk to the {kind} server of a running program. Ctrl-C interrupts, Ctrl-D ends the session.",
     )
     parser.add_argument(
-        "address", help="path of a UNIX socket, HOST:PORT, or the id of a process that uses the default"
+        "address",
+        help="path of a UNIX socket, HOST:PORT, or the id of a process that uses the default. From Python 3.14 on a "
+        "process needs no server for it",
     )
+    if kind == "debug":
+        parser.add_argument(
+            "thread", nargs="?", help="number or name of the thread to look at; default: wait for set_trace() in any"
+        )
     parser.add_argument("--cafile", help="use TLS, and trust the certificates in this file")
+    parser.add_argument(
+        "--wait",
+        type=_seconds,
+        default=_attach.PATIENCE,
+        metavar="SECONDS",
+        help="how long a process without a server may take to let this command in (%(default)g)",
+    )
     options = parser.parse_args(arguments)
     try:
-        sock = connect(options.address, options.cafile, kind)
-    except (OSError, ValueError) as exc:
-        print(_why_not(options.address, kind, exc), file=sys.stderr)
+        sock = _enter(options.address, options.cafile, kind, options.wait)
+    except _attach.CannotAttach as exc:
+        print(exc, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted before the session began", file=sys.stderr)
+        return 130
     with sock:
         interactive = sys.stdin.isatty()
-        client = Client(sock, interactive)
+        client = Client(sock, interactive, getattr(options, "thread", None))
         try:
             if interactive:
                 signal.signal(signal.SIGINT, client.interrupt)
@@ -265,6 +333,9 @@ def main(arguments: list[str] | None = None, program: str = "python -m coro.back
                     client.run()
             else:
                 client.run()
+        except _Refused as exc:
+            print(exc, file=sys.stderr)
+            return 1
         except OSError as exc:
             print(f"the connection broke: {exc}", file=sys.stderr)
             return 1
