@@ -125,6 +125,15 @@ def test_an_exception_that_cannot_be_printed():
         assert "unprintable" in tb.traceback_string(e)
 
 
+@pytest.mark.parametrize("inside", [SystemExit, GeneratorExit])
+def test_an_exception_whose_text_ends_programs(inside):
+    class Bad(Exception):
+        def __str__(self):
+            raise inside
+
+    assert tb.traceback_data(Bad())[1] == f"<unprintable Bad: str() raised {inside.__name__}>"
+
+
 def test_a_frame_without_a_line():
     # instructions without a line number: all entries of the table removed
     def function():

@@ -35,7 +35,7 @@ def _str(value: object) -> str:
     """str(value), whatever the object does."""
     try:
         return str(value)
-    except Exception as e:
+    except BaseException as e:  # a SystemExit or Shutdown in there must not take the place of what is told of
         return f"<unprintable {type(value).__name__}: str() raised {type(e).__name__}>"
 
 

@@ -142,6 +142,22 @@ def test_an_exception_that_cannot_be_printed(stderr):
     assert "Bad: <exception str() failed>\n" in stderr.getvalue()
 
 
+@pytest.mark.parametrize("inside", [KeyboardInterrupt, SystemExit, coro.Shutdown, GeneratorExit])
+@pytest.mark.parametrize("notifier", [None, coro.compact_exception_notifier])
+def test_whatever_its_text_raises_an_exception_is_told_of(stderr, inside, notifier):
+    class Bad(Exception):
+        def __str__(self):
+            raise inside
+
+    before = coro.set_exception_notifier(notifier)
+    try:
+        run((failing, Bad()))
+    finally:
+        coro.set_exception_notifier(before)
+    what = "<exception str() failed>" if notifier is None else f"<unprintable Bad: str() raised {inside.__name__}>"
+    assert what in stderr.getvalue()
+
+
 def test_where_a_block_cannot_be_made_a_line_is_written(stderr, monkeypatch):
     def no_memory(exc):
         raise MemoryError

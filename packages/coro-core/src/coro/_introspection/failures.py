@@ -116,7 +116,7 @@ def _remember(kind: _Kind, exc: BaseException, now: float) -> _Repeated:
     if len(_seen) >= KINDS:
         oldest = min(_seen, key=lambda k: (_seen[k].left_out > 0, _seen[k].began))
         del _seen[oldest]
-    places = tb.traceback_data(exc)[2]
+    places = tb.traceback_data(type(exc), None, exc.__traceback__)[2]  # without its text, which runs foreign code
     at = f" in {places[-1][1]} ({places[-1][0]}:{places[-1][2]})" if places else ""
     repeated = _seen[kind] = _Repeated(output.one_line(type(exc).__qualname__ + at), now)
     return repeated
