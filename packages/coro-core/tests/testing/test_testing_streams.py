@@ -88,6 +88,18 @@ def test_the_receiving_calls(pair):
 
 
 @in_loop
+def test_a_buffer_that_cannot_be_written_loses_nothing(pair):
+    a, b = pair()
+    with a, b:
+        t = sender(a, b"0123")
+        for buffer in (b"01234567", memoryview(b"01234567")):
+            with pytest.raises(BufferError):
+                b.recv_into(buffer)
+        assert b.recv_exact(4) == b"0123"
+        t.join()
+
+
+@in_loop
 def test_a_partial_end(pair):
     a, b = pair()
     with a, b:

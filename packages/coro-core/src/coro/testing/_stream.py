@@ -84,6 +84,8 @@ class Stream:
     def recv_into(self, buffer: bytearray | memoryview, nbytes: int = 0, flags: int = 0) -> int:
         """Receive into a writable buffer, at most ``nbytes`` (0: what it holds); returns the number of bytes."""
         with memoryview(buffer) as whole, whole.cast("B") as view:
+            if view.readonly:
+                raise BufferError(f"expected a writable buffer to receive into, not read-only {type(buffer).__name__}")
             if not 0 <= nbytes <= len(view):
                 raise ValueError(
                     f"expected a number of bytes from 0 to {len(view)}, what the buffer holds, not {nbytes}"
