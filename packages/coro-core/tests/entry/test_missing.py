@@ -7,6 +7,8 @@ import importlib
 import pkgutil
 import re
 import sys
+import traceback
+import types
 from pathlib import Path
 
 import pytest
@@ -31,9 +33,30 @@ def attributes_of(text: str) -> list[str]:
     "gather Lock Queue Event Timeout kill cancel Semaphore create_task joinall go monkey patch_all nursery".split(),
 )
 def test_a_name_of_another_library_says_what_to_use(name):
-    with pytest.raises(AttributeError, match=f"has no attribute '{name}': use .+") as caught:
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': use .+"):
         getattr(coro, name)
-    assert (caught.value.name, caught.value.obj) == (name, coro)
+    assert not hasattr(coro, name)
+
+
+@pytest.mark.parametrize("name", sorted(missing.HINTS))
+def test_nothing_else_is_suggested_beside_a_hint(name):
+    with pytest.raises(AttributeError) as caught:
+        getattr(coro, name)
+    assert "".join(traceback.format_exception_only(caught.value)).endswith(f"use {missing.HINTS[name]}\n")
+
+
+def test_a_typing_mistake_has_the_suggestion_of_python():
+    with pytest.raises(AttributeError) as caught:
+        coro.spwan  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("spwan", coro)
+    if sys.version_info >= (3, 12):  # 3.11 adds it where it prints an error that ends the program
+        assert "Did you mean: 'spawn'?" in "".join(traceback.format_exception_only(caught.value))
+
+
+def test_a_module_made_by_hand_is_found(monkeypatch):
+    made = types.ModuleType("coro.made_by_hand")  # a test's stand-in: it has no spec
+    monkeypatch.setitem(sys.modules, "coro.made_by_hand", made)
+    assert coro.made_by_hand is made
 
 
 @pytest.mark.parametrize("name", sorted(missing.HINTS))

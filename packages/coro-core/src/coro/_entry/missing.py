@@ -157,6 +157,8 @@ def attribute(package: ModuleType, name: str) -> object:
         setattr(package, name, value)
         return value
     full = f"{package.__name__}.{name}"
+    if isinstance(made := sys.modules.get(full), ModuleType):  # by hand, perhaps without a spec to find it by
+        return made
     if name == "tsc_time" and find_spec(f"{package.__name__}.clocks"):  # where the original had it
         return import_module(f"{package.__name__}.clocks.tsc_time")
     if name.isidentifier() and not name.startswith("_") and name not in HINTS and find_spec(full):
@@ -166,10 +168,14 @@ def attribute(package: ModuleType, name: str) -> object:
         text += f": use {HINTS[name]}"
     elif name in ELSEWHERE:
         text += f": it is in the distribution {ELSEWHERE[name]}; install that"
-    if (name in HINTS or name in ELSEWHERE) and _is_from_import(sys._getframe(1).f_back):
+    if name not in HINTS and name not in ELSEWHERE:
+        raise AttributeError(text, name=name, obj=package)  # Python adds which name is like it
+    if _is_from_import(sys._getframe(1).f_back):
         # For an AttributeError the interpreter would put a text of its own, without what to use.
         raise ImportError(f"cannot import {name!r}: {text}", name=package.__name__, path=package.__file__)
-    raise AttributeError(text, name=name, obj=package)
+    # Without the name, from which Python would make "Did you mean: 'sock'?" for `coro.Lock`. It puts the name in if the
+    # object is missing as well.
+    raise AttributeError(text, obj=package)
 
 
 def _is_from_import(frame: FrameType | None) -> bool:
