@@ -202,6 +202,20 @@ def test_code_and_programs_run_in_a_loop(tmp_path):
     assert command(tmp_path / "none.py").returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [("coro.TimeoutError()", 1), ("coro.Shutdown()", 1), ("KeyboardInterrupt()", -signal.SIGINT),
+     ("BaseExceptionGroup('several', [GeneratorExit()])", 1)],
+)  # fmt: skip
+def test_a_traceback_begins_in_the_program_whatever_its_error_is(tmp_path, error, code):
+    program = tmp_path / "program.py"
+    program.write_text(f"import coro\nraise {error}\n")
+    done = command(program)
+    assert done.returncode == code
+    assert done.stderr.splitlines()[1].lstrip(" |") == f'File "{program}", line 2, in <module>'
+    assert "__main__.py" not in done.stderr and "runpy" not in done.stderr
+
+
 def test_wrong_options_and_help():
     done = command("--unknown")
     assert (done.returncode, done.stdout) == (2, "")

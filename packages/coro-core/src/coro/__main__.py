@@ -271,10 +271,11 @@ def main() -> Any:
         sys.argv = [""]
         if not sys.stdin.isatty():
             return _run_code(sys.stdin.read(), "<stdin>")
-    except Exception as exc:
-        error = _without_own_frames(exc)
-        sys.excepthook(type(error), error, error.__traceback__)
-        return 1
+    except BaseException:
+        # Python reports it, with the exit code that goes with its class; only the beginning of the traceback goes.
+        hook = sys.excepthook
+        sys.excepthook = lambda kind, error, trace: hook(kind, error, _without_own_frames(error).__traceback__)
+        raise
     return _Prompt().run()
 
 
