@@ -70,4 +70,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python profile_shop.py PROFILE; name the file to write")
     coro.profiler.go(coro.run, main, profile_filename=sys.argv[1])

@@ -203,6 +203,13 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.slow
+def test_the_profiled_shop_says_how_to_start_it() -> None:
+    done = subprocess.run(example("profile_shop.py"), capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("usage: python profile_shop.py PROFILE")
+
+
+@pytest.mark.slow
 def test_the_slow_function_of_a_server_is_found_by_the_profiler(tmp_path: Path) -> None:
     done = subprocess.run(
         example("profile_shop.py", tmp_path / "shop.bin"), capture_output=True, text=True, timeout=PATIENCE

@@ -279,6 +279,14 @@ def test_thread_class_is_not_for_calling():
         type("Sub", (coro.coro,), {})
 
 
+def test_the_result_of_a_call_in_place_of_a_function():
+    def main():
+        pass
+
+    with pytest.raises(TypeError, match=r"not NoneType: None; .*, not coro\.spawn\(function\(1, 2\)\)"):
+        coro.run(main())
+
+
 def test_threads_spawned_before_the_loop_run_in_it():
     log = []
     coro.spawn(log.append, 1)

@@ -437,7 +437,7 @@ cdef object name_of(object function):
 
 cdef int refuse_uncallable(object function) except -1:
     raise TypeError(f"expected a function to call in a thread, not {type(function).__name__}: {function!r}; its "
-                    "arguments come after it, as in coro.spawn(function, 1, 2)")
+                    "arguments come after it, as in coro.spawn(function, 1, 2), not coro.spawn(function(1, 2))")
 
 
 cdef int refuse_async(object function) except -1:
