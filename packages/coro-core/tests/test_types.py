@@ -1,8 +1,8 @@
 """What type checkers say about programs that use coro: mistakes are found, and correct programs pass.
 
-mypy and pyright read the installed package as a user's would; each takes ten seconds. Their answers are the same on each
-Python, so they are installed for one (3.12, see the package's pyproject.toml). pyright comes as basedpyright, which
-brings the program it runs on; in its "standard" mode it says what pyright says.
+mypy and pyright read the installed package as a user's would; each takes ten seconds. Their answers are the same on
+each Python, so they are installed for one (3.12, see the package's pyproject.toml). pyright comes as basedpyright,
+which brings the program it runs on; in its "standard" mode it says what pyright says.
 """
 
 from __future__ import annotations
