@@ -114,7 +114,7 @@ cdef class mutex(Primitive):
         means that somebody else has it.
 
             if not m.acquire(blocking=False):
-                return "busy"
+                print("busy")
 
         The names are those of ``threading.RLock``, but for ``timeout``: it raises ``coro.TimeoutError``, as everywhere
         in coro, where threading returns a False that is easily overlooked. Errors as for lock(); ValueError for a
