@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import ok
+from support import ok, program
 
 import coro
 from coro.microthreads.notifiers import Notifier, add_notifier, notifiers, remove_notifier
@@ -215,6 +215,48 @@ def test_a_notifier_that_fails_is_reported_and_dropped(use):
         assert told == [ZeroDivisionError]
     finally:
         coro.set_exception_notifier(before)
+
+
+@pytest.mark.parametrize("error", ["ZeroDivisionError", "NotImplementedError"])
+def test_the_message_about_a_notifier_that_fails_names_it(error):
+    outcome = program(
+        f"""
+        import coro
+        from coro.microthreads.notifiers import Notifier, add_notifier, notifiers
+
+        class Broken(Notifier):
+            def __repr__(self):
+                return "<the\\nbroken one>"
+
+            def poll(self):
+                raise {error}
+
+        coro.run(lambda: (add_notifier(Broken()), coro.yield_slice()))
+        print(notifiers())
+        """
+    )
+    assert (outcome.code, outcome.lines) == (0, ["[]"])
+    assert outcome.err.startswith("Exception in the event loop itself, ") and outcome.err.count("Exception in ") == 1
+    assert "in poll\n" in outcome.err
+    assert f"\n{error}\nThe notifier <the\\nbroken one> has failed in poll() and was removed" in outcome.err
+
+
+def test_a_notifier_without_a_usable_repr_is_named_by_its_class(use):
+    notes = []
+
+    class Broken(Notifier):
+        def __repr__(self):
+            raise KeyError
+
+        def poll(self):
+            raise ZeroDivisionError
+
+    before = coro.set_exception_notifier(lambda: notes.extend(sys.exception().__notes__))
+    try:
+        coro.run(lambda: (use(Broken()), coro.yield_slice()))
+    finally:
+        coro.set_exception_notifier(before)
+    assert len(notes) == 1 and notes[0].startswith("The notifier Broken has failed in poll()")
 
 
 def test_a_notifier_that_blocks_gets_the_usual_error(use):

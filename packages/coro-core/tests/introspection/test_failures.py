@@ -317,3 +317,25 @@ def test_logs_get_the_line(stderr):
     assert facility == "stderr"
     assert re.match(rf"\d+:\t{DATE} thread \d+ \(mine\): error \('", line)
     assert stderr.getvalue() == ""
+
+
+def test_a_notifier_that_fails_is_one_line_where_lines_are_records(stderr):
+    stderr._lines_are_records = True
+
+    def broken():
+        failing(KeyError("of the notifier"))
+
+    coro.set_exception_notifier(broken)
+    run((failing, ValueError("what failed")))
+    of_the_notifier, what_failed = stderr.getvalue().splitlines()
+    assert "the exception notifier " in of_the_notifier and "broken has failed: error" in of_the_notifier
+    assert "of the notifier" in of_the_notifier and "what failed" in what_failed
+
+
+def test_a_notifier_of_compiled_code_that_fails(stderr):
+    coro.set_exception_notifier([].pop)
+    run((failing, ValueError("what failed")))
+    head, error, *what_failed = stderr.getvalue().splitlines()
+    assert "exception notifier list.pop, called in thread " in head
+    assert error == "IndexError: pop from empty list"
+    assert what_failed[0].startswith("Exception in thread ") and what_failed[-1] == "ValueError: what failed"

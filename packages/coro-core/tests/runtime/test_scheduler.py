@@ -402,7 +402,59 @@ def test_the_default_notifier_writes_a_traceback_also_for_a_notifier_that_fails(
     assert outcome.code == 0
     assert outcome.lines == ["went on"]
     text = r"Exception in thread 2 'failing', .*:\nTraceback .*, in fail\n.*ValueError: what failed\n"
+    if which != "None":
+        error = notifier.removeprefix("raise ").partition("(")[0]
+        head = r"Exception in the exception notifier notifier, called in thread 2 'failing', [^\n]*:\n"
+        text = head + rf"Traceback [^\n]*\n[^\n]*, in notifier\n([^\n]*\n)?{error}[^\n]*\n" + text
     assert re.fullmatch(text, outcome.err, re.DOTALL), outcome.err
+
+
+def test_a_notifier_that_fails_stays_in_use_and_does_not_fill_the_disk():
+    outcome = program(
+        """
+        import coro
+        calls = []
+        class Notifier:
+            def __call__(self):
+                calls.append(1)
+                raise RuntimeError("of the notifier")
+            def __repr__(self):
+                raise KeyError
+        coro.set_exception_notifier(Notifier())
+        def fail():
+            raise ValueError("what failed")
+        def main():
+            for n in range(20):
+                coro.spawn(fail).join()
+            print(len(calls))
+        coro.run(main)
+        """
+    )
+    assert outcome.code == 0 and outcome.lines == ["20"]
+    assert outcome.err.count("Exception in the exception notifier Notifier, called in thread ") == 5
+    assert outcome.err.count("\nException in thread ") + outcome.err.startswith("Exception in thread ") == 5
+    assert "15 more exceptions of this kind not printed: RuntimeError in __call__" in outcome.err
+
+
+def test_a_notifier_that_fails_in_the_loop_itself_is_told_of():
+    outcome = program(
+        """
+        import coro, sys
+        def broken():
+            1 / 0
+        coro.set_exception_notifier(broken)
+        from coro._runtime import scheduler
+        def main():
+            try:
+                raise ValueError("what failed")
+            except ValueError:
+                scheduler._notify()
+        coro.run(main)
+        """
+    )
+    assert outcome.code == 0
+    assert outcome.err.startswith("Exception in the exception notifier broken, called in thread 1 'main', ")
+    assert "ZeroDivisionError" in outcome.err and outcome.err.endswith("ValueError: what failed\n")
 
 
 def test_a_notifier_may_block(notified):

@@ -10,6 +10,9 @@ kind (its type and the places of its traceback) MOST blocks are written in WINDO
 count is told when the next block is written, or at the loop's end. There is no timer for it: the last block before that
 says that more will only be counted.
 
+A notifier of the program that fails is told of in the same way, and the default one takes its place for the exception
+that it was called for.
+
 Where stderr is made of records, a line each (`coro.log.redirect_stderr`), one line is written.
 
 Cost: a block reads the sources, once a file; an exception that is only counted costs O(depth) and touches no file.
@@ -22,18 +25,21 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from coro import tb
 from coro._runtime import output, scheduler
 
-__all__ = ["compact_exception_notifier", "default_exception_notifier"]
+__all__ = ["compact_exception_notifier", "default_exception_notifier", "notifier_failed"]
 
 #: Blocks of one kind in WINDOW seconds; kinds that are remembered; frames, and exceptions of a group, that make a kind.
 MOST = 5
 WINDOW = 10.0
 KINDS = 64
 FRAMES = 10
+#: Characters of a notifier's name.
+MOST_NAME = 80
 
 _HAS_COLOURS = sys.version_info >= (3, 13)
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
@@ -70,7 +76,26 @@ def default_exception_notifier() -> None:
     exc = sys.exception()
     if exc is None or getattr(output.saved_stderr, "_lines_are_records", False):
         compact_exception_notifier()
-        return
+    else:
+        _tell(exc)
+
+
+def notifier_failed(notifier: Callable[[], object]) -> None:
+    """Write the exception being handled, which the program's exception notifier has raised, and the notifier's name.
+    Never raises Exception."""
+    exc = sys.exception()
+    try:
+        name = output.one_line(getattr(notifier, "__qualname__", None) or repr(notifier))[:MOST_NAME]
+    except Exception:
+        name = type(notifier).__name__
+    if exc is None or getattr(output.saved_stderr, "_lines_are_records", False):
+        output.print_stderr(f"the exception notifier {name} has failed: error {tb.traceback_string()}")
+    else:
+        _tell(exc, name)
+
+
+def _tell(exc: BaseException, notifier: str | None = None) -> None:
+    """Write a block about the exception, or count it; ``notifier`` is the name of one that has raised it."""
     now = time.monotonic()
     tell_left_out(now)
     text = ""
@@ -83,13 +108,15 @@ def default_exception_notifier() -> None:
             repeated.left_out += 1
             return
         repeated.told += 1
-        text = _block(exc)
+        text = _block(exc, notifier)
         if repeated.told == MOST:
             text += f"(more of this kind are only counted for {WINDOW:g} seconds)\n"
     except Exception:
         text = ""  # no memory or stack for it, or an exception that cannot be printed at all
     if text:
         output.write_stderr(text)
+    elif notifier is not None:
+        output.print_stderr(f"the exception notifier {notifier} has failed: error {tb.traceback_string()}")
     else:
         compact_exception_notifier()
 
@@ -136,23 +163,28 @@ def _kind_of(exc: BaseException, depth: int = 3) -> _Kind:
     return *name, *frames[-FRAMES:], type(before).__qualname__, inside
 
 
-def _block(exc: BaseException) -> str:
+def _block(exc: BaseException, notifier: str | None) -> str:
     me = scheduler.current()
     thread = f"thread {me.id} {me.name!r}" if me.id > 0 else "the event loop itself"
-    told = traceback.TracebackException(type(exc), exc, exc.__traceback__, compact=True)
-    text = "".join(told.format())
+    chain, trace = True, exc.__traceback__
+    if notifier is not None:
+        thread = f"the exception notifier {notifier}, called in {thread}"
+        chain = False  # the exception that it was called for has a block of its own, the next one
+        trace = trace and trace.tb_next  # without the scheduler's call
+    told = traceback.TracebackException(type(exc), exc, trace, compact=True)
+    text = "".join(told.format(chain=chain))
     if _HAS_COLOURS and "\x1b" not in text and _wants_colours():
-        text = "".join(told.format(colorize=True))  # type: ignore[call-arg,unused-ignore]
+        text = "".join(told.format(chain=chain, colorize=True))  # type: ignore[call-arg,unused-ignore]
         pieces = _COLOUR.split(text)
         pieces[::2] = map(_harmless, pieces[::2])
         text = "".join(pieces)
     else:
         text = _harmless(text)
     lines = [f"Exception in {thread}, {time.ctime()}:\n"]
-    if exc.__traceback__ is None:
+    if trace is None and notifier is None:
         lines.append("  (no line of Python was running: the call of the thread's function has failed)\n")
     lines.append(_LIKE_OURS.sub("  ", text))
-    if isinstance(exc, SystemExit):
+    if isinstance(exc, SystemExit) and notifier is None:
         lines.append("(sys.exit() ends a thread only; coro.set_exit(code) ends the program's loop)\n")
     return "".join(lines)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coro import tb
-from coro._introspection.failures import default_exception_notifier
+from coro._introspection.failures import default_exception_notifier, notifier_failed
 from coro._introspection.wait_graph import describe_wait, wait_graph
 from coro._runtime import scheduler
 from coro._runtime.output import one_line, print_stderr, write_stderr
@@ -97,7 +97,7 @@ def report_refused() -> None:
 
 def install() -> None:
     """Give the scheduler its hooks."""
-    scheduler._hooks(default_exception_notifier, latency, deadlock)
+    scheduler._hooks(default_exception_notifier, latency, deadlock, notifier_failed)
 
 
 install()

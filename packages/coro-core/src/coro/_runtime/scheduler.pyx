@@ -283,6 +283,7 @@ cdef Poller the_poller = None
 cdef object poller_factory = None
 cdef object notifier = None            # user's, None: the default
 cdef object default_notifier = None
+cdef object notifier_failed = None       # told of a notifier that raises, before the default one takes its place
 cdef object with_timeout_elsewhere = None, sleep_elsewhere = None      # of coro.optional
 cdef object latency_reporter = None
 cdef object deadlock_reporter = None

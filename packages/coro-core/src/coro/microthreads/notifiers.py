@@ -8,8 +8,9 @@ that descriptor waits for both at once, and nothing is ever polled in vain; othe
 waits.
 
 Notifiers are called by the loop itself, between threads: they wake threads (`Notifier.wake`, `schedule`, `coro.spawn`)
-and never block otherwise; an attempt raises YieldFromMain. A notifier that raises is reported through the exception
-notifier and taken off the list.
+and never block otherwise; an attempt raises YieldFromMain. A notifier that raises is taken off the list, and the
+exception goes to the exception notifier, with a note that says which notifier it was. Threads that wait for it go on
+waiting: its program may repair it and add it again, or interrupt them.
 
 Cost: nothing without notifiers; with them a call of each `poll()` in every pass of the loop.
 """
@@ -21,13 +22,16 @@ import time
 from typing import Any
 
 from coro._runtime import scheduler
+from coro._runtime.output import one_line
 
 __all__ = ["Notifier", "add_notifier", "notifiers", "remove_notifier", "timed_wait_seconds"]
 
 #: How long sources wait in turn that cannot wait together, in seconds.
 timed_wait_seconds = 0.01
 
-#: Passes over one notifier's queue within one look, so that a source that never runs dry lets threads run.
+#: Characters of a notifier's ``repr`` in the note about its failure.
+MOST_NAME = 80
+
 _notifiers: list[Notifier] = []
 
 
@@ -85,6 +89,9 @@ def notifiers() -> list[Notifier]:
 def add_notifier(notifier: Notifier) -> None:
     """Have the loop watch this source, from its next pass on, until ``remove_notifier``.
 
+    When one of its methods raises, it is removed, and the exception goes to the exception notifier with a note that
+    names it. Threads in its ``wait()`` go on waiting until somebody wakes or interrupts them.
+
     Raises TypeError for something that is no Notifier, ValueError for one that is in use already, WrongThreadError in
     another OS thread than the loop's.
     """
@@ -114,14 +121,29 @@ def remove_notifier(notifier: Notifier) -> None:
 def _ask(notifier: Notifier, method: str, *args: Any) -> Any:
     """Call a method of a notifier; one that fails is reported and dropped."""
     try:
-        return getattr(notifier, method)(*args)
-    except NotImplementedError:
-        return NotImplemented
-    except Exception:
-        if notifier in _notifiers:
-            remove_notifier(notifier)
+        try:
+            return getattr(notifier, method)(*args)
+        except NotImplementedError:
+            if method == "poll":
+                raise
+            return NotImplemented
+    except Exception as exc:
+        _notifiers[:] = [other for other in _notifiers if other is not notifier]
+        if not _notifiers:
+            scheduler._set_poll_hook(None)
+        exc.add_note(
+            f"The notifier {_named(notifier)} has failed in {method}() and was removed from the loop; add_notifier() "
+            "puts it back."
+        )
         scheduler._notify()
         return None
+
+
+def _named(notifier: Notifier) -> str:
+    try:
+        return one_line(repr(notifier))[:MOST_NAME]
+    except Exception:
+        return type(notifier).__name__
 
 
 def _poll(wait: int) -> None:

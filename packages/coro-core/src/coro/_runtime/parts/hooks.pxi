@@ -50,18 +50,20 @@ def _set_idle_hook(hook):
 
 
 def _notify():
-    """Call the exception notifier for the exception being handled; one that fails is replaced by the default one. A
-    thread goes on afterwards, so what interrupts it meanwhile leaves here; main is never interrupted."""
+    """Call the exception notifier for the exception being handled; for one that fails, that is told, and the default
+    one called. A thread goes on afterwards, so what interrupts it meanwhile leaves here; main is never interrupted."""
     if running == NULL:
         notify()
         return
     try:
-        if notifier is not None:
+        used = notifier
+        if used is not None:
             try:
-                notifier()
+                used()
                 return
             except Exception:
-                pass
+                if notifier_failed is not None:
+                    notifier_failed(used)
         if default_notifier is not None:
             default_notifier()
     except Exception:

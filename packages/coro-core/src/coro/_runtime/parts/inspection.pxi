@@ -1,11 +1,12 @@
 # Looking inside: reports, counters, memory, the watchdog, the profiler.
 
-def _hooks(default_notifier_=None, latency_reporter_=None, deadlock_reporter_=None):
+def _hooks(default_notifier_=None, latency_reporter_=None, deadlock_reporter_=None, notifier_failed_=None):
     """Install the functions that word reports; the scheduler itself writes nothing."""
-    global default_notifier, latency_reporter, deadlock_reporter
+    global default_notifier, latency_reporter, deadlock_reporter, notifier_failed
     default_notifier = default_notifier_
     latency_reporter = latency_reporter_
     deadlock_reporter = deadlock_reporter_
+    notifier_failed = notifier_failed_
 
 
 def _without_loop(with_timeout_, sleep_relative_):

@@ -139,16 +139,19 @@ cdef void thread_entry(void *thread) noexcept:
 
 
 cdef int notify() noexcept:
-    """Call the exception notifier inside an except block; a notifier that fails is replaced by the default one."""
+    """Call the exception notifier inside an except block; for one that fails, that is told, and the default one
+    called."""
     try:
-        if notifier is not None:
+        used = notifier
+        if used is not None:
             try:
-                notifier()
+                used()
                 return 0
             except Shutdown:
                 raise
             except BaseException:
-                pass
+                if notifier_failed is not None:
+                    notifier_failed(used)
         if default_notifier is not None:
             default_notifier()
     except BaseException:
@@ -159,6 +162,8 @@ cdef int notify() noexcept:
 def set_exception_notifier(function):
     """Have ``function()`` called, in the thread that failed and while ``sys.exc_info()`` tells the error, for every
     exception that leaves a thread (except Shutdown). None restores the default, which writes a traceback to stderr.
+    When ``function`` raises, its name and that exception are written to stderr, the default notifier writes the one it
+    was called for, and ``function`` stays in use.
     Returns the notifier set before, None for the default. TypeError when it cannot be called."""
     global notifier
     check_os_thread()
