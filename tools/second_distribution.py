@@ -74,7 +74,7 @@ def copy_tree(to: Path) -> None:
 def clean_environment(wheels: Path) -> dict[str, str]:
     """The environment of a pip that sees nothing but the folder `wheels`."""
     # And no debug symbols: it makes the wheels as they are released.
-    ignored = ("PIP_", "PYTHON", "CORO_DEBUG_SYMBOLS")
+    ignored = ("PIP_", "PYTHON", "CORO_DEBUG_SYMBOLS", "CORO_VALGRIND")
     env = {k: v for k, v in os.environ.items() if not k.startswith(ignored)}
     env.update(
         # What is compiled here is what `tools.dev` compiles: the same sources make the same objects.

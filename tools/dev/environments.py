@@ -181,7 +181,8 @@ def wheels(environment: Environment, wanted: Sequence[Path]) -> list[tuple[Path,
     stamp of what it was made of. Raises StepFailed.
     """
     base = environment.base
-    flags = "\0".join(os.environ.get(name, "") for name in ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CORO_DEBUG_SYMBOLS"))
+    settings_of_build = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CORO_DEBUG_SYMBOLS", "CORO_VALGRIND")
+    flags = "\0".join(os.environ.get(name, "") for name in settings_of_build)
     # A wheel made otherwise must not take the place of the usual one.
     kind = f"{base.short}-{hashlib.sha256(flags.encode()).hexdigest()[:8]}" if flags.strip("\0") else base.short
     folder = DEV / "wheels" / kind

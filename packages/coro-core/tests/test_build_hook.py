@@ -235,7 +235,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    for name in ("CORO_BUILD_CACHE", "CORO_DEBUG_SYMBOLS", "CORO_BUILD_JOBS"):
+    for name in ("CORO_BUILD_CACHE", "CORO_DEBUG_SYMBOLS", "CORO_VALGRIND", "CORO_BUILD_JOBS"):
         monkeypatch.delenv(name, raising=False)
     return Project(tmp_path / "project")
 
@@ -320,6 +320,25 @@ def test_debug_symbols(project: Project, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "with debug symbols" in project.said[0] and project.steps() == BOTH
 
 
+@pytest.mark.slow
+def test_for_valgrind_only_c_written_by_hand_is_compiled_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (project.source / "coro/made/answer.h").write_text(
+        "#ifdef CORO_VALGRIND\n#define ANSWER 43\n#else\n#define ANSWER 42\n#endif\n"
+    )
+    (project.source / "coro/made/c.pyx").write_text("cdef extern from 'made/answer.h':\n    int ANSWER\nanswer = ANSWER\n")
+    project.modules.append(table.Module("coro.made.c", ("coro/made/c.pyx",)))
+    usual = project.build()
+    monkeypatch.setenv("CORO_VALGRIND", "1")
+    built = project.build()
+    assert project.steps() == BOTH
+    assert load("a", built[f"coro/made/a{SUFFIX}"], tmp_path).answer == 43
+    assert built[f"coro/made/c{SUFFIX}"] == usual[f"coro/made/c{SUFFIX}"]
+    monkeypatch.setenv("CORO_VALGRIND", "0")
+    assert project.build() == usual and project.steps() == []
+
+
 def test_an_error_of_the_compiler_is_shown(project: Project) -> None:
     (project.source / "coro/made/b.c").write_text("int f(void) { return nonsense; }")
     with pytest.raises(table.BuildError) as caught:
@@ -354,6 +373,7 @@ def test_a_source_that_changes_meanwhile(project: Project, tmp_path: Path) -> No
     ("name", "value", "words"),
     [
         ("CORO_DEBUG_SYMBOLS", "yes", "0 or 1, got 'yes'"),
+        ("CORO_VALGRIND", "memcheck", "0 or 1, got 'memcheck'"),
         ("CORO_BUILD_JOBS", "0", "from 1, got '0'"),
         ("CORO_BUILD_JOBS", "many", "from 1, got 'many'"),
     ],

@@ -20,8 +20,11 @@ if nothing has changed.
 Debug symbols are left out, but for CORO_DEBUG_SYMBOLS=1: they make a wheel four times as large. The names of functions,
 which stay in, are what profilers and crash reports need.
 
+CORO_VALGRIND=1 defines CORO_VALGRIND for the C sources written by hand, which then tell valgrind about the stacks. What
+Cython makes has nothing to tell it, so all of that is shared with the usual build, unlike with CFLAGS=-DCORO_VALGRIND.
+
 Settings from the environment: CC, CFLAGS, CPPFLAGS and LDFLAGS as usual (CFLAGS="-O0 -DCORO_DEBUG=1", say);
-CORO_DEBUG_SYMBOLS; CORO_BUILD_CACHE, the folder for results (default: build/ in the project); CORO_BUILD_JOBS, how many
+CORO_DEBUG_SYMBOLS and CORO_VALGRIND, 0 or 1; CORO_BUILD_CACHE, the folder for results (default: build/ in the project); CORO_BUILD_JOBS, how many
 steps run at once.
 
 Rejected: cythonize() and build_ext. They go by time stamps, compile the sources of one module one after another, and do
@@ -72,11 +75,11 @@ def _setting(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
-def debug_symbols() -> bool:
-    """Are debug symbols kept?  Raises BuildError for a CORO_DEBUG_SYMBOLS that is neither 0 nor 1."""
-    value = _setting("CORO_DEBUG_SYMBOLS")
+def switched_on(name: str) -> bool:
+    """Is a setting 1?  Raises BuildError for one that is neither 0 nor 1."""
+    value = _setting(name)
     if value not in ("", "0", "1"):
-        raise BuildError(f"expected CORO_DEBUG_SYMBOLS to be 0 or 1, got {value!r}")
+        raise BuildError(f"expected {name} to be 0 or 1, got {value!r}")
     return value == "1"
 
 
@@ -194,7 +197,8 @@ class Builder:
         self.source = os.path.abspath(source)
         self.core = os.path.abspath(core)
         self.folder = os.path.abspath(_setting("CORO_BUILD_CACHE") or folder)
-        self.symbols = debug_symbols()
+        self.symbols = switched_on("CORO_DEBUG_SYMBOLS")
+        self.valgrind = switched_on("CORO_VALGRIND")
         self.jobs = job_count()
         self._say = say
         self._lock = threading.Lock()
@@ -280,6 +284,9 @@ class Builder:
     def _compile(self, module: Module, source: str) -> str:
         """The object made of one source."""
         path = source
+        compile_command = self._compile_command
+        if self.valgrind and not source.endswith(".pyx"):
+            compile_command = [*compile_command, "-DCORO_VALGRIND"]
         if source.endswith(".pyx"):
             import Cython
 
@@ -311,11 +318,11 @@ class Builder:
             source=path,
             said=f"{module.name}: compiling {stem}{ending if path == source else '.c'}",
             tool=self._compiler,
-            command=lambda out: [*self._compile_command, "-MMD", "-MF", out + ".dep", "-c", path, "-o", out],
+            command=lambda out: [*compile_command, "-MMD", "-MF", out + ".dep", "-c", path, "-o", out],
             ending=".o",
             declared=self._names["headers"],
         )
-        return self._run(step, key=self._compile_command)
+        return self._run(step, key=compile_command)
 
     def _link(self, name: str, objects: list[str]) -> str:
         """The module made of its objects."""
