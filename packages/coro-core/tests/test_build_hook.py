@@ -327,7 +327,9 @@ def test_for_valgrind_only_c_written_by_hand_is_compiled_again(
     (project.source / "coro/made/answer.h").write_text(
         "#ifdef CORO_VALGRIND\n#define ANSWER 43\n#else\n#define ANSWER 42\n#endif\n"
     )
-    (project.source / "coro/made/c.pyx").write_text("cdef extern from 'made/answer.h':\n    int ANSWER\nanswer = ANSWER\n")
+    (project.source / "coro/made/c.pyx").write_text(
+        "cdef extern from 'made/answer.h':\n    int ANSWER\nanswer = ANSWER\n"
+    )
     project.modules.append(table.Module("coro.made.c", ("coro/made/c.pyx",)))
     usual = project.build()
     monkeypatch.setenv("CORO_VALGRIND", "1")

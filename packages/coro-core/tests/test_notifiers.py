@@ -153,7 +153,7 @@ def test_timers_fire_while_notifiers_wait(use):
         reader = coro.spawn(mailbox.read)
         begun = time.monotonic()
         coro.sleep_relative(0.02)
-        assert 0.02 <= time.monotonic() - begun < 5
+        assert 0.02 <= time.monotonic() - begun < 60
         reader.shutdown()
         reader.join()
 

@@ -24,8 +24,8 @@ CORO_VALGRIND=1 defines CORO_VALGRIND for the C sources written by hand, which t
 Cython makes has nothing to tell it, so all of that is shared with the usual build, unlike with CFLAGS=-DCORO_VALGRIND.
 
 Settings from the environment: CC, CFLAGS, CPPFLAGS and LDFLAGS as usual (CFLAGS="-O0 -DCORO_DEBUG=1", say);
-CORO_DEBUG_SYMBOLS and CORO_VALGRIND, 0 or 1; CORO_BUILD_CACHE, the folder for results (default: build/ in the project); CORO_BUILD_JOBS, how many
-steps run at once.
+CORO_DEBUG_SYMBOLS and CORO_VALGRIND, 0 or 1; CORO_BUILD_CACHE, the folder for results (default: build/ in the project);
+CORO_BUILD_JOBS, how many steps run at once.
 
 Rejected: cythonize() and build_ext. They go by time stamps, compile the sources of one module one after another, and do
 not tell how far they are.

@@ -1312,7 +1312,7 @@ def test_accept_without_descriptors_left(method, monkeypatch):
                 got = getattr(s, method)()
                 conns.extend(got if method == "accept_many" else [got])
 
-        cpu = resource.getrusage(resource.RUSAGE_SELF)
+        polls = coro.statistics().polls
         with no_descriptors_left():
             t = coro.spawn(take)
             turns = 0
@@ -1322,13 +1322,13 @@ def test_accept_without_descriptors_left(method, monkeypatch):
             assert conns == []
             with pytest.raises(coro.SimultaneousError):
                 s.accept()
-        used = resource.getrusage(resource.RUSAGE_SELF)
+        polls = coro.statistics().polls - polls
         t.join()
         assert turns == 20
         assert len(conns) == 2
         assert len(said) == 1
         assert os.strerror(errno.EMFILE) in said[0]
-        assert used.ru_utime + used.ru_stime - cpu.ru_utime - cpu.ru_stime < 0.15
+        assert polls < 200      # some for each turn; a loop that spins makes thousands
         for c in clients:
             c.close()
         for conn, _ in conns:
