@@ -167,7 +167,8 @@ class Worker:
     def step(self, depth):
         names = STEPS if depth > 0 else LEAVES
         name = self.rng.choice(names)
-        if name in COSTLY and (not self.world.costly or self.rng.random() < 0.8):
+        # They cost a thousand times as much as the others: some fifty of each are enough for a run of 1500 threads.
+        if name in COSTLY and (not self.world.costly or self.rng.random() < 0.93):
             name = "python_recursion"
         if name in TRACING and (not self.world.may_trace or self.rng.random() < 0.5):
             name = "map_reduce"
