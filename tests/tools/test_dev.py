@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -28,10 +30,56 @@ def test_a_single_python_runs_all_and_several_share():
         assert alone.slow_on == alone.kqueue_on == alone.tools_on == {minor}
         assert alone.marks(minor) == []
     several = plan.Plan([11, 12, 13, 14, 15], everything=False)
-    assert several.slow_on == {12, 15} and several.kqueue_on == {11, 15}
+    assert several.slow_on == {12} and several.newest_on == {15} and several.kqueue_on == {11, 15}
     assert several.marks(12) == [] and several.marks(13) == ["-m", "not slow or each_python"]
-    assert plan.Plan([13, 14], everything=False).slow_on == {14}
+    assert several.marks(15) == ["-m", "not slow or each_python or newest"]
+    two = plan.Plan([13, 14], everything=False)
+    assert two.slow_on == two.newest_on == {14} and two.marks(14) == []
     assert plan.Plan([11, 12, 13], everything=True).slow_on == {11, 12, 13}
+
+
+def marks_of(node: ast.Module | ast.FunctionDef) -> list[ast.expr]:
+    """The marks of a file of tests, or of one test."""
+    if isinstance(node, ast.FunctionDef):
+        return [*node.decorator_list]
+    found: list[ast.expr] = []
+    for line in node.body:
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "pytestmark":
+            found += line.value.elts if isinstance(line.value, ast.List) else [line.value]
+    return found
+
+
+def skipped_on(mark: ast.expr, version: tuple[int, int]) -> bool:
+    """Does the mark skip tests on that Python?"""
+    if not isinstance(mark, ast.Call) or not ast.unparse(mark.func).endswith("mark.skipif"):
+        return False
+    condition = ast.unparse(mark.args[0])
+    if not condition.startswith("sys.version_info"):
+        return False
+    return bool(eval(condition, {"sys": types.SimpleNamespace(version_info=version)}))
+
+
+def test_every_slow_test_runs_on_a_python_that_it_is_not_skipped_on():
+    # On which Pythons of a whole run a slow test with each of these marks runs.
+    runs_on = {"": plan.SLOW_ON, "newest": plan.SLOW_ON + plan.NEWEST_ON, "each_python": (11, 12, 13, 14, 15)}
+    wrong, seen = [], set()
+    for path in sorted((ROOT / "packages").glob("*/tests/**/test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        own = marks_of(tree)
+        for test in tree.body:
+            if not isinstance(test, ast.FunctionDef) or not test.name.startswith("test_"):
+                continue
+            marks = [*own, *marks_of(test)]
+            names = {ast.unparse(mark).partition("(")[0].rpartition(".")[2] for mark in marks}
+            if "slow" not in names:
+                assert not names & {"newest", "each_python"}, f"{path}: {test.name} is not slow: it runs everywhere"
+                continue
+            kind = "each_python" if "each_python" in names else "newest" if "newest" in names else ""
+            seen.add(kind)
+            if all(any(skipped_on(mark, (3, minor)) for mark in marks) for minor in runs_on[kind]):
+                wrong.append(f"{path.relative_to(ROOT)}: {test.name}")
+    assert wrong == []
+    assert seen == {"", "newest", "each_python"}
 
 
 def test_options_go_to_every_suite():
@@ -58,7 +106,7 @@ def test_the_value_of_an_option_is_no_path():
 
 def test_parts_have_every_file_once_and_about_the_same_length(monkeypatch):
     monkeypatch.setattr(suite, "SECONDS", ROOT / "nowhere")
-    monkeypatch.setattr(suite, "guess", lambda file: 30.0 if file.name == "test_torture.py" else 1.0)
+    monkeypatch.setattr(suite, "guess", lambda file, slow: 30.0 if file.name == "test_torture.py" else 1.0)
     files = suite.suites()[0].files()
     found = suite.parts(files, side_by_side=True)
     assert sorted(file for _, some in found for file in some) == files

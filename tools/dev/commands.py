@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from pathlib import Path
 
 from tools.dev import checks, jobs, packages, plan, provision, pythons, release, soak, suite
@@ -67,15 +68,23 @@ def find_pythons(options: argparse.Namespace) -> list[pythons.Python]:
 
 def cmd_test(options: argparse.Namespace) -> int:
     """Run the tests on every Python found; with --checks, the other checks and the short soaks in the same queue."""
+    begun = time.monotonic()
     found = find_pythons(options)
     run = suite.Run(found, options.arguments, options.limit * 60, options.everything, options.jobs > 1)
     others = checks_beside(run, found, options.limit * 60) if options.checks else []
     jobs.run([*run.jobs, *others], options.jobs)
-    return conclude(run, others)
+    return conclude(run, others, begun)
 
 
-def conclude(run: suite.Run, others: list[jobs.Job]) -> int:
-    """Print and keep the sum of a run of tests, and of other jobs beside it; the exit status."""
+def duration(seconds: float) -> str:
+    """Seconds for people: "52 s", "24 min 10 s"."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def conclude(run: suite.Run, others: list[jobs.Job], begun: float) -> int:
+    """Print and keep the sum of a run of tests that began at that monotonic time, and of other jobs beside it; the exit
+    status."""
     good = run.finish() and not any(job.problem for job in others)
     lines = ["", *run.summary()]
     for job in others:
@@ -83,7 +92,8 @@ def conclude(run: suite.Run, others: list[jobs.Job]) -> int:
         lines.append(f"  {mark} {job.name} in {job.seconds:.0f} s, {job.cpu:.0f} s of processor time")
         lines += [f"         {line}" for line in ([job.problem, *job.notes] if job.problem else [])]
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    lines.append(f"{used.ru_utime + used.ru_stime:.0f} s of processor time, building included")
+    took, cpu = duration(time.monotonic() - begun), duration(used.ru_utime + used.ru_stime)
+    lines.append(f"{'all passed' if good else 'FAILED'} in {took}; {cpu} of processor time, building included")
     text = "\n".join(lines)
     (DEV / "log" / "summary.txt").write_text(f"{text}\n")
     print(text, flush=True)

@@ -12,11 +12,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-#: Slow tests that are not marked `each_python`: other programs and libraries, many processes, real time that has to
-#: pass. The code they test is compiled from the same C everywhere. How it meets the interpreter is gone through by the
-#: fast tests and by those marked `each_python`, and these do run everywhere. 3.12 has every library and tool that tests
-#: work with; 3.15 is the newest, where something is most likely to be new.
-SLOW_ON = (12, 15)
+#: Slow tests without another mark: other programs and libraries, pages of the manual, many processes, real time that
+#: has to pass. The code they test is compiled from the same C everywhere. How it meets the interpreter is gone through
+#: by the fast tests and by those marked `each_python`, and these do run everywhere. 3.12 has every library and tool
+#: that tests work with.
+SLOW_ON = (12,)
+
+#: Slow tests marked `newest`: those whose subject is a part of Python's library or of the interpreter that changes with
+#: versions (its prompt, multiprocessing, tracing, its own profilers). Where something is new it is in the newest; what
+#: one of the versions between has of its own the tests marked `each_python` are for. A tool's test sees that every slow
+#: test runs on a Python that it is not skipped on.
+NEWEST_ON = (15,)
 
 #: The poller of the BSDs, over the imitation of kqueue(2): one C source, whose calls into the interpreter are the same
 #: as those of the other poller, which is tested everywhere. The oldest and the newest, because what Cython makes of a
@@ -34,16 +40,20 @@ class Plan:
         def on(wanted: tuple[int, ...]) -> set[int]:
             return set(minors) if everything else set(wanted) & set(minors) or {max(minors)}
 
-        self.slow_on, self.kqueue_on, self.tools_on = on(SLOW_ON), on(KQUEUE_ON), on(TOOLS_ON)
+        self.slow_on, self.newest_on = on(SLOW_ON), on(NEWEST_ON)
+        self.kqueue_on, self.tools_on = on(KQUEUE_ON), on(TOOLS_ON)
 
     def marks(self, minor: int) -> list[str]:
         """The options that select tests on one Python."""
-        return [] if minor in self.slow_on else ["-m", "not slow or each_python"]
+        if minor in self.slow_on:
+            return []
+        return ["-m", "not slow or each_python" + (" or newest" if minor in self.newest_on else "")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """An environment of tox.ini: how long it takes, roughly, and the Python whose wheels it wants to be there."""
+    """An environment of tox.ini: how long it takes, roughly, and the Python whose wheels, or whose compiled modules, it
+    wants to be there: nothing is compiled twice, side by side."""
 
     name: str
     seconds: float
@@ -54,12 +64,12 @@ class Check:
 CHECKS = (
     Check("lint", 30),
     Check("arch", 20),
-    Check("second-distribution", 120),
+    Check("second-distribution", 90, 11),
     Check("wheels", 60, 12),
     Check("docs", 60, 11),
     Check("kqueue", 60, 11),
     Check("emulation", 90, 11),
     Check("emulation-newest", 90, 14),
-    Check("instructions", 60, 12),
-    Check("valgrind", 120, 12),
+    Check("instructions", 90, 12),
+    Check("valgrind", 60, 12),
 )

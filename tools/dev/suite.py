@@ -106,17 +106,23 @@ def chosen(arguments: Sequence[str]) -> list[tuple[Suite, list[str]]]:
     return found
 
 
-def guess(file: Path) -> float:
-    """Roughly the seconds that a file of tests takes, from its text."""
+def guess(file: Path, slow: bool) -> float:
+    """Roughly the seconds that a file of tests takes, from its text; with or without tests that run on some Pythons."""
     text = file.read_text(encoding="utf-8")
-    slow = len(re.findall(r"^@pytest\.mark\.slow|^pytestmark.*slow", text, re.MULTILINE))
-    return 0.2 + 0.03 * len(re.findall(r"^def test_", text, re.MULTILINE)) + 1.5 * slow
+    number = len(re.findall(r"^def test_", text, re.MULTILINE))
+    if re.search(r"^pytestmark.*slow|^    pytest\.mark\.slow,", text, re.MULTILINE):
+        return 0.2 + (1.5 * number if slow or "mark.each_python" in text else 0.0)
+    marked = len(re.findall(r"^@pytest\.mark\.slow", text, re.MULTILINE))
+    everywhere = len(re.findall(r"^@pytest\.mark\.each_python", text, re.MULTILINE))
+    return 0.2 + 0.05 * (number - marked) + 1.5 * (marked if slow else everywhere)
 
 
-def parts(files: Sequence[Path], side_by_side: bool) -> list[tuple[float, list[Path]]]:
-    """The files of a suite in parts of about the same length, with the expected seconds of each."""
-    known: dict[str, float] = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
-    seconds = {file: known.get(str(file.relative_to(ROOT)), 0.0) or guess(file) for file in files}
+def parts(files: Sequence[Path], side_by_side: bool, slow: bool = True) -> list[tuple[float, list[Path]]]:
+    """The files of a suite in parts of about the same length, with the expected seconds of each. `slow`: with the tests
+    that run on some Pythons only."""
+    # What is known is how long all tests of a file take.
+    known: dict[str, float] = json.loads(SECONDS.read_text()) if slow and SECONDS.exists() else {}
+    seconds = {file: known.get(str(file.relative_to(ROOT)), 0.0) or guess(file, slow) for file in files}
     number = max(1, round(sum(seconds.values()) / PART)) if side_by_side else 1
     bins: list[tuple[float, list[Path]]] = [(0.0, []) for _ in range(number)]
     for file in sorted(files, key=lambda file: (-seconds[file], file)):
@@ -125,17 +131,33 @@ def parts(files: Sequence[Path], side_by_side: bool) -> list[tuple[float, list[P
     return [(expected, sorted(found)) for expected, found in bins if found]
 
 
+def seconds_of_files(report: Path) -> dict[str, float]:
+    """How long each file took, from one XML report."""
+    found: dict[str, float] = {}
+    for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
+        # "packages.coro-core.tests.net.test_socket", perhaps with the name of a class behind it
+        match = re.match(r"(.*?\.test_\w+)", case.get("classname", ""))
+        if match:
+            file = match[1].replace(".", "/") + ".py"
+            found[file] = found.get(file, 0.0) + float(case.get("time", "0"))
+    return found
+
+
+def longest(reports: Sequence[Path], most: int = 10) -> list[str]:
+    """Lines that name the files that took longest, all Pythons together; none where there is but one."""
+    total: dict[str, float] = {}
+    for report in reports:
+        for file, seconds in seconds_of_files(report).items():
+            total[file] = total.get(file, 0.0) + seconds
+    ranking = sorted(total, key=lambda file: -total[file])[:most]
+    return ["longest files:", *(f"  {total[file]:5.0f} s  {file}" for file in ranking)] if len(total) > 1 else []
+
+
 def remember(results: Sequence[Path]) -> None:
     """Keep how long each file took, from the XML reports, for the next run."""
     known: dict[str, float] = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
     for report in results:
-        found: dict[str, float] = {}
-        for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
-            # "packages.coro-core.tests.net.test_socket", perhaps with the name of a class behind it
-            match = re.match(r"(.*?\.test_\w+)", case.get("classname", ""))
-            if match:
-                file = match[1].replace(".", "/") + ".py"
-                found[file] = found.get(file, 0.0) + float(case.get("time", "0"))
+        found = seconds_of_files(report)
         # The greatest of all Pythons; falling slowly, so that one bad day is forgotten.
         known |= {file: round(max(seconds, 0.8 * known.get(file, 0.0)), 2) for file, seconds in found.items()}
     SECONDS.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
@@ -225,7 +247,7 @@ class Run:
             files = suite.files()
             if kind:
                 files = [file for file in files if "mark.poller" in file.read_text(encoding="utf-8")]
-            found = parts(files, self.side_by_side)
+            found = parts(files, self.side_by_side, slow=not kind and python.minor in self._plan.slow_on)
             for number, (expected, some) in enumerate(found, 1):
                 part = f"{number}/{len(found)}" if len(found) > 1 else ""
                 label = " ".join(filter(None, [kind, part]))
@@ -305,14 +327,19 @@ class Run:
             mine = [job for job in self.jobs if job.name.split()[0] == python.short]
             bad = [job for job in mine if job.problem]
             seconds, cpu = sum(job.seconds for job in mine), sum(job.cpu for job in mine)
+            building = sum(job.seconds for job in mine if " build of " in job.name)
             mark = "FAILED" if bad else "ok    "
-            lines.append(f"  {mark} {python.full:8} {numbers(own)} in {seconds:.0f} s, {cpu:.0f} s of processor time")
+            lines.append(
+                f"  {mark} {python.full:8} {numbers(own)} in {seconds:.0f} s, {building:.0f} of them building; "
+                f"the tests took {cpu:.0f} s of processor time"
+            )
             for job in bad:
                 lines += [f"         {job.name}: {job.problem}", *(f"           {note}" for note in job.notes)]
         for suite in dict.fromkeys(result.suite for result in self.results):
             if all(result.nothing for result in self.results if result.suite == suite):
                 lines.append(f"  no test of {suite} is selected by these arguments")
         lines.append(numbers(self.results))
+        lines += longest(self._reports)
         if not any(result.passed or result.failed for result in self.results):
             lines.append("no test was run")
         return lines

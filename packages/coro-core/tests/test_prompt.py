@@ -16,7 +16,7 @@ import pytest
 
 PATIENCE = 60
 
-pytestmark = pytest.mark.slow  # each starts a Python
+pytestmark = [pytest.mark.slow, pytest.mark.newest]  # each starts a Python
 
 
 def command(*arguments, input=None):

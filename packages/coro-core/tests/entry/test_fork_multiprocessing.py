@@ -11,7 +11,7 @@ import textwrap
 import pytest
 from support import LIMIT, ok
 
-pytestmark = pytest.mark.slow  # a start method other than fork starts interpreters
+pytestmark = [pytest.mark.slow, pytest.mark.newest]  # a start method other than fork starts interpreters
 
 HEAD = """
 import warnings; warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: of forks beside other OS threads

@@ -27,9 +27,10 @@ OBSERVERS = {
 }
 
 
-@pytest.mark.parametrize(
-    "slots", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(64, marks=pytest.mark.slow)]
-)
+MORE = [pytest.mark.slow, pytest.mark.newest]
+
+
+@pytest.mark.parametrize("slots", [pytest.param(1, marks=MORE), 3, pytest.param(64, marks=MORE)])
 @pytest.mark.parametrize("observer", [name for name, since in OBSERVERS.items() if sys.version_info >= since])
 def test_observers_of_threads_parked_in_every_kind_of_frame(observer, slots, tmp_path):
     done = subprocess.run(
