@@ -104,6 +104,23 @@ def test_a_join_may_be_part_of_it():
     assert re.fullmatch(r"  thread \d+ 'joins' holds mutex at \w+ and waits for the end of thread \d+ 'asks'", lines[3])
 
 
+def test_a_join_that_closes_it_is_seen_by_the_wait_graph_only():
+    lock = coro.mutex()
+    cycles = []
+
+    def main():
+        with lock:
+            t = coro.spawn(lock.lock)
+            coro.yield_slice()
+            coro.spawn(lambda: cycles.extend(coro.wait_graph().cycles) or t.shutdown())
+            t.join()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", coro.LockCycleWarning)
+        coro.run(main)
+    assert [len(cycle) for cycle in cycles] == [2]
+
+
 def test_a_filter_makes_it_break_off_the_wait():
     a, b = coro.mutex(), coro.mutex()
     errors = []

@@ -10,7 +10,10 @@ for the end of a thread. Cost of the question: one step for each thread of the c
 
 A cycle is found whatever it consists of: mutexes, both sides of an rw_lock, names of a LockSmith, joins. It is looked
 for when the wait for a mutex or an rw_lock begins. Not seen: semaphores and queues, which nobody owns, and a cycle that
-is closed by a join or a select.
+is closed by a join or a select: these waits would have to ask, too, each time.
+
+Where a lock was taken is not recorded, because every lock() would pay for it. The stacks in the warning show it nearly
+always: a thread that waits for a second lock is still inside of the ``with`` of the first.
 """
 
 from __future__ import annotations
@@ -125,6 +128,8 @@ def set_lock_cycle_warning(on: bool) -> bool:
     """Say whether a cycle of locks is warned of (LockCycleWarning) when it closes. Returns whether it was before.
 
     It is at first. A cycle is found at the moment a thread begins to wait for a mutex or an rw_lock, and reported once.
+    Joins may be part of it. A cycle that closes when a thread begins to join another, or to select, is not found: only
+    ``coro.wait_graph`` and DeadlockError show it.
     TypeError unless ``on`` is a bool. WrongThreadError in another OS thread than the loop's."""
     if not isinstance(on, bool):
         raise TypeError(f"expected True or False, not {type(on).__name__}: {on!r}")
