@@ -55,6 +55,18 @@ def tcp_and_standard():
         return ours, theirs
 
 
+def small_buffers(*socks):
+    """Let the kernel keep as little as it can, so that a sender has to wait."""
+    for s in socks:
+        s.setsockopt(coro.SOL.SOCKET, coro.SO.SNDBUF, 1)
+        s.setsockopt(coro.SOL.SOCKET, coro.SO.RCVBUF, 1)
+
+
+def pattern(n):
+    """So many bytes, with a period that no buffer has."""
+    return bytes(range(251)) * (n // 251) + bytes(range(n % 251))
+
+
 class RawPeer:
     """A connection to a server of ours, by its ``address``, that sees every byte: what nc would do."""
 
