@@ -693,3 +693,25 @@ def test_a_finaliser_that_runs_a_loop_changes_no_exit_code():
         """
     )
     assert lines == ["1", "7"]
+
+
+# -------------------------------------------------------------------------------- no loop at all
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("coro.spawn(print, 1)", "coro: thread 'print' was spawned and never ran, because no event loop did: "),
+        ("[coro.spawn(print, i) for i in range(3)]", "coro: 3 threads ('print', ...) were spawned and never ran, "),
+        ("coro.spawn(print, thread_name='a\\x1b[2J')", "coro: thread 'a\\x1b[2J' was spawned"),
+        ("coro.spawn(print, 1, daemon=True)", ""),
+        ("t = coro.new(print, 1)", ""),
+        ("coro.run(int)\ncoro.spawn(print)", ""),
+        ("coro.spawn(print, 1); 1 / 0", "Traceback"),
+    ],
+)
+def test_threads_that_no_loop_ran_are_told_of_at_the_end(source, said):
+    done = program(f"import coro\n{source}\n")
+    assert done.err.startswith(said) if said else done.err == ""
+    assert done.err.count("never ran") == said.startswith("coro: ")

@@ -7,6 +7,7 @@ the signal, ends every thread in order.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import signal
 import sys
@@ -18,7 +19,7 @@ from coro import optional
 from coro._clock import ticks
 from coro._introspection import failures, reports
 from coro._runtime import scheduler
-from coro._runtime.output import print_stderr
+from coro._runtime.output import print_stderr, write_stderr
 from coro.exceptions import Interrupted, Shutdown
 
 __all__ = ["event_loop", "run", "set_print_exit_string", "event_loop_is_running"]
@@ -30,6 +31,7 @@ scheduler._without_loop(optional.with_timeout, optional.sleep_relative)
 
 _print_exit_string = True
 _event_loop_runs = False
+_one_has_run = False  # a loop, in this process or the one it was forked from
 _installed: _Signals | None = None  # those of the loop that runs
 
 
@@ -97,9 +99,10 @@ class _Signals:
 
 
 def _run_loop(timeout: float, thread: Any, signals: _Signals | None) -> tuple[str, Any]:
-    global _event_loop_runs, _installed
+    global _event_loop_runs, _installed, _one_has_run
     if scheduler.coro_is_running():
         scheduler._loop(timeout)  # raises what is wrong with that
+    _one_has_run = True
     ticks.update_time_relation()
     gc.callbacks.append(scheduler._note_collection)
     if signals is not None:
@@ -122,6 +125,23 @@ def _clean_up() -> None:
     scheduler._discard_exit()  # a signal that came after the loop's last look ends no later loop
     if scheduler._note_collection in gc.callbacks:
         gc.callbacks.remove(scheduler._note_collection)
+
+
+def _tell_of_threads_without_a_loop() -> None:
+    """At the end of the process: who has forgotten coro.run() sees a program that does nothing, and no error."""
+    if _one_has_run or getattr(sys, "last_value", None) is not None:  # or the program has failed before it came to that
+        return
+    threads = [t for t in scheduler._all_threads() if not t.daemon]
+    if threads:
+        first = threads[0].name
+        which = f"thread {first!r} was" if len(threads) == 1 else f"{len(threads)} threads ({first!r}, ...) were"
+        write_stderr(
+            f"coro: {which} spawned and never ran, because no event loop did: call coro.run(function), or "
+            "coro.event_loop() after coro.spawn()\n"
+        )
+
+
+atexit.register(_tell_of_threads_without_a_loop)
 
 
 def _check_timeout(timeout: float) -> float:
