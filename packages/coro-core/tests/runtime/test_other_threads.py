@@ -3,14 +3,17 @@
 The OS threads here are joined by main while it holds the whole loop, which is fine because they never need the loop.
 """
 
+import contextlib
 import contextvars
+import socket
 import sys
 import threading
 
 import pytest
-from support import ok, program
+from support import in_loop, ok, program
 
 import coro
+from coro._poll.descriptors import poller_statistics
 
 pytestmark = pytest.mark.poller
 
@@ -307,6 +310,78 @@ def test_the_poll_releases_the_gil():
         return counted
 
     assert coro.run(main) == [1]
+
+
+@pytest.fixture
+def bystander():
+    """Another OS thread of Python: without one there is nobody who could want the GIL."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    yield
+    end.set()
+    thread.join()
+
+
+@contextlib.contextmanager
+def talk():
+    """Yields a function that has two threads talk for so many rounds, with an event at each poll. It returns at how many
+    of the polls the GIL was released."""
+    one, other = coro.socketpair()
+
+    def answer():
+        while data := other.recv(10):
+            other.send(data)
+
+    def rounds(count):
+        before = poller_statistics()["blocking_polls"]
+        for _ in range(count):
+            one.send(b"x")
+            one.recv(10)
+        return poller_statistics()["blocking_polls"] - before
+
+    thread = coro.spawn(answer)
+    with one, other:
+        yield rounds
+        one.shutdown(socket.SHUT_WR)
+        thread.join()
+
+
+# Within so many rounds the poller looks before it sleeps again, after a look that found nothing.
+LOOKS_AGAIN = 20
+
+
+@in_loop
+def test_a_poll_that_finds_events_keeps_the_gil(bystander):
+    """An OS thread that computes has to wait for a switch interval, and then gets the GIL for sure."""
+    with talk() as rounds:
+        rounds(LOOKS_AGAIN)
+        assert rounds(300) == 0
+
+
+@in_loop
+def test_a_poll_releases_the_gil_for_a_job_that_has_just_begun():
+    end = threading.Event()
+
+    def begin():
+        end.clear()
+        job = coro.spawn(coro.in_thread, end.wait)
+        coro.yield_slice()
+        return job
+
+    with talk() as rounds:
+        job = begin()
+        try:
+            while not (rounds(LOOKS_AGAIN), rounds(1))[1]:  # a slow machine may need longer than a short job
+                end.set()
+                job.join()
+                job = begin()
+            while rounds(LOOKS_AGAIN):  # until it has proved to be a long one
+                pass
+            assert not job.dead
+        finally:
+            end.set()
+            job.join()
 
 
 def test_an_os_thread_that_python_did_not_start_gets_the_gil_of_a_loop_that_slept_alone():

@@ -20,7 +20,8 @@ which nearly always end by an event, costs as much as an epoll_wait.  Instead an
 running over many sleeps.  It is set only where it would ring too late; when it rings too early, which happens
 once for each time it was set, the loop finds nothing due and sleeps on.  The interpreter lock is released only
 where the call may sleep, and only if there is another OS thread (glibc says so since 2.32): to hand it over and back
-are a fifth of the instructions of a request where one connection is busy.
+are a fifth of the instructions of a request where one connection is busy.  Beside another OS thread a look with the
+lock may go before the sleep without it: `_poll/events.pyx` says when.
 
 Costs: one epoll_wait per turn, 12 KiB for its buffer, five descriptors (epoll, eventfd, alarm, the two ends of
 the signal pipe; with VNODE a sixth).  poll() makes no Python object for a thread that waits in a socket call.
@@ -37,7 +38,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
-from coro._poll.events cimport EventPoller
+from coro._poll.events cimport EventPoller, UNLOOKED
 from coro._poll.descriptors cimport (
     EV_EOF, EV_ERROR, FD_EXCEPT_READY, FD_HANDLERS, FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED,
     FD_WRITE_READY, FOREIGN, F_PROC, F_READ, F_SIGNAL, F_WRITE, fd_lookup, fd_state, fd_wanted, kevent_target,
@@ -156,15 +157,17 @@ cdef extern from *:
         coro_single_threaded = (const char *)dlsym(RTLD_DEFAULT, "__libc_single_threaded");
     }
 
-    /* The same without the interpreter lock, unless this is the only OS thread of the process: then there is nobody who
-       could want it, and nobody but this thread could start one who will. */
+    /* Is this the only OS thread of the process? Then there is nobody who could want the interpreter lock, and nobody
+       but this thread could start one who will. */
+    static int coro_alone(void) {
+        return coro_single_threaded != NULL && *(const volatile char *)coro_single_threaded;
+    }
+
+    /* The same without the interpreter lock, unless we are alone. */
     static int coro_epoll_sleep(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2,
-                                coro_alarm *alarm) {
-        PyThreadState *released = NULL;
-        int n;
-        if (coro_single_threaded == NULL || !*(const volatile char *)coro_single_threaded)
-            released = PyEval_SaveThread();
-        n = coro_epoll_wait(ep, ev, max, ns, no_pwait2, alarm);
+                                coro_alarm *alarm, int alone) {
+        PyThreadState *released = alone ? NULL : PyEval_SaveThread();
+        int n = coro_epoll_wait(ep, ev, max, ns, no_pwait2, alarm);
         if (released != NULL) PyEval_RestoreThread(released);     /* keeps errno */
         return n;
     }
@@ -226,7 +229,8 @@ cdef extern from *:
         int fd
         int64_t rings_at, set_for
     void coro_alarm_open(coro_alarm *, int, uint64_t) nogil
-    int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *, coro_alarm *)
+    int coro_alone() noexcept
+    int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *, coro_alarm *, int)
     int coro_epoll_set(int, int, int, uint32_t, uint64_t) nogil
     int coro_pidfd_open(int) nogil
     int coro_inotify_add(int, int, uint32_t) nogil
@@ -378,7 +382,7 @@ cdef class EpollPoller(EventPoller):
     # -- the poll
 
     cdef int poll(self, int64_t timeout_ns) except -1:
-        cdef int n, e = 0
+        cdef int n = 0, alone, e = 0
         if self.position >= self.filled:
             if unlikely(self.epoll_fd < 0):
                 self.open_kernel()
@@ -393,9 +397,16 @@ cdef class EpollPoller(EventPoller):
                 if n < 0:
                     e = errno
             else:
-                self.n_blocking += 1
-                n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
-                                     &self.alarm)
+                alone = coro_alone()
+                if not alone and self.looks_first():
+                    n = epoll_wait(self.epoll_fd, self.events, BUFFER_EVENTS, 0)
+                    if n == 0:
+                        self.unlooked = UNLOOKED
+                        self.n_polls += 1
+                if n == 0:
+                    self.n_blocking += 1
+                    n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
+                                         &self.alarm, alone)
                 if unlikely(n < 0):
                     e = errno
                 self.woke_up()

@@ -6,6 +6,10 @@ from coro._poll.descriptors cimport FdPoller, kevent_target, py_kevent
 from coro._runtime.scheduler cimport coro
 
 
+cdef enum:
+    UNLOOKED = 8
+
+
 cdef class EventPoller(FdPoller):
     cdef dict lost_signals            # signal number -> count, of waiters interrupted after their signal came
     cdef int signal_read, signal_write
@@ -13,6 +17,9 @@ cdef class EventPoller(FdPoller):
     cdef bint program_warned          # and that it is told when that is full
     cdef int sleeping, interrupted    # set only around a call that may sleep; interrupt() triggers only then
 
+    cdef int unlooked                 # sleeps to come before which it is not looked first
+
+    cdef bint looks_first(self) noexcept                      # is a sleep without the GIL to begin with a look with it?
     cdef bint going_to_sleep(self) noexcept                   # False: interrupted, so it must not. Then woke_up()
     cdef void woke_up(self) noexcept
     cdef int drop_handlers(self) except -1

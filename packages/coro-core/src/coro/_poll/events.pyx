@@ -10,6 +10,11 @@ Signals come through signal.set_wakeup_fd() and a pipe, so no signal is ever blo
 nothing. Timers are those of the scheduler.  Processes and files are the kernel's business: see `_poll/epoll.pyx` and
 `_poll/kqueue.pyx`.
 
+Before a loop sleeps it releases the GIL. Where there are other OS threads it asks the kernel first, with the GIL: if
+there are events it need not release it, which is cheaper and shares it fairly (see looks_with_gil() of
+_runtime/parts/loop.pxi). A look that found nothing is a system call too many. So after one there is none before
+the next UNLOOKED sleeps, while a loop that finds events looks every time.
+
 A handler runs at most once at a time.  A level-triggered descriptor whose handler has not read yet would
 otherwise start a thread at every poll; so the descriptor is watched again when the handler has returned.
 
@@ -36,7 +41,7 @@ from coro._poll.descriptors cimport (ABORTED, EV_ADD, EV_DELETE, EV_ERROR, EV_ON
                                      fd_poller, fd_state, filter_name, filter_of, kevent_key, kevent_target, new_event,
                                      new_key, new_target, note_handlers, py_kevent, ready_bit, slot_of)
 from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport (TimerTarget, WAIT_EVENT, coro, running_thread,
+from coro._runtime.scheduler cimport (TimerTarget, WAIT_EVENT, coro, looks_with_gil, running_thread,
                                       spawn_internal, suspend_outside, timer_add, timer_cancel, wake)
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
@@ -224,6 +229,12 @@ cdef class EventPoller(FdPoller):
             self.woke_up()
             return False
         return True
+
+    cdef bint looks_first(self) noexcept:
+        if self.unlooked:
+            self.unlooked -= 1
+            return False
+        return looks_with_gil()
 
     cdef void woke_up(self) noexcept:
         # An interrupter who does not see it yet triggers once for nothing.

@@ -44,7 +44,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
-from coro._poll.events cimport EventPoller
+from coro._poll.events cimport EventPoller, UNLOOKED
 from coro._poll.descriptors cimport (EV_EOF as FLAG_EOF, EV_ERROR as FLAG_ERROR, FD_EXCEPT_READY, FD_HANDLERS,
                                      FD_NO_SHORTCUT, FD_OWNED, FD_READ_READY, FD_REGISTERED, FD_UNPOLLABLE,
                                      FD_WRITE_READY, F_PROC, F_VNODE, fd_lookup, fd_state, fd_wanted, filter_of,
@@ -341,7 +341,7 @@ cdef class KqueuePoller(EventPoller):
     # -- the poll
 
     cdef int poll(self, int64_t timeout_ns) except -1:
-        cdef int n, left = 0, first = 0
+        cdef int n = 0, left = 0, first = 0
         cdef uint64_t wakes = self.n_wakes
         if self.position >= self.filled:
             if self.kq < 0:
@@ -357,9 +357,16 @@ cdef class KqueuePoller(EventPoller):
             if timeout_ns == 0:
                 n = coro_kq_call(self.kq, self.batch.items + first, left, self.events, ROOM, 0)
             else:
-                self.n_blocking += 1
-                with nogil:
-                    n = coro_kq_call(self.kq, self.batch.items + first, left, self.events, ROOM, timeout_ns)
+                if self.looks_first():
+                    n = coro_kq_call(self.kq, self.batch.items + first, left, self.events, ROOM, 0)
+                    if n == 0:
+                        left = 0        # the kernel has the changes now
+                        self.unlooked = UNLOOKED
+                        self.n_polls += 1
+                if n == 0:
+                    self.n_blocking += 1
+                    with nogil:
+                        n = coro_kq_call(self.kq, self.batch.items + first, left, self.events, ROOM, timeout_ns)
                 self.woke_up()
             if n < 0:
                 self.failed(-n)

@@ -142,6 +142,7 @@ cdef int selfish(coro me) noexcept
 cdef bint others_run() noexcept
 cdef bint is_foreign() noexcept
 cdef void count_io(int delta) noexcept
+cdef bint looks_with_gil() noexcept
 cdef coro spawn_internal(object fun, tuple args, bint daemon)
 cdef Poller poller()
 cdef int timer_add(TimerTarget t, int64_t when_ticks) except -1

@@ -255,12 +255,13 @@ cdef uint64_t last_number = 0
 cdef uint64_t n_switches = 0, n_spawned = 0, n_passes = 0, n_polls = 0, n_timers_fired = 0, n_bounded = 0
 cdef Py_ssize_t n_objects = 0, n_counted = 0, n_own_os_threads = 0
 cdef Py_ssize_t n_io = 0, n_offloaded = 0   # threads suspended until the kernel, or a worker OS thread, wakes them
+cdef int64_t offloaded_at = 0          # when the last thread began to wait for a worker OS thread
 cdef Py_ssize_t n_helpers = 0, n_forgotten = 0   # living threads with HELPER, FORGOTTEN
 cdef int64_t loop_now = 0, slice_start = 0
 cdef bint slots_ready = False, any_ran = False
 cdef int slots_wanted = DEFAULT_SLOTS
 cdef size_t slot_size_wanted = DEFAULT_SLOT_SIZE
-cdef int64_t latency_limit = 0, drain_budget = 0
+cdef int64_t latency_limit = 0, drain_budget = 0, short_job = 0
 cdef int64_t trim_at = 0, trim_every = 0
 cdef int latency_factor = 1
 cdef int selfish_default = 4

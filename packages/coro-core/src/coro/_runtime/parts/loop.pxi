@@ -16,6 +16,18 @@ cdef int64_t poll_timeout(int64_t longest_ns) noexcept:
     return wait
 
 
+cdef bint looks_with_gil() noexcept:
+    """For pollers, in main: is the kernel to be asked once with the GIL, before a sleep without it?
+
+    An OS thread that waits for the GIL is served when nobody has released it for a switch interval. A release of a
+    moment wakes it, and where it comes too late, its interval begins anew. Beside a loop that finds events at every look
+    that may go on for ever. Where it comes in time it takes a whole interval for each pass of the loop. So it is kept
+    where there are events, except while a worker has a job that may be short: that has better luck than an interval."""
+    if PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) == NULL:
+        return False
+    return n_offloaded == 0 or coro_now(ticker) - offloaded_at >= short_job
+
+
 cdef int nap(PyThreadState *ts) noexcept:
     """Main has no memory for what it has to do. Other OS threads may give some back, and so may a signal handler."""
     global running
@@ -112,7 +124,7 @@ def _loop(double longest, thread=None):
     ``longest`` is the most seconds that one poll may wait; ``thread`` is run()'s main thread, whose end ends the loop.
     Returns (reason, code): 'done', 'exit', or 'deadlock' with the report's exception as code."""
     global loop_ts, loop_os_thread, ending, exit_wanted, running, posts_state, the_poller, any_ran, drain_budget
-    global latency_limit, main_thread, deadlock_reported, exit_grace, trim_at, trim_every, main_told
+    global latency_limit, short_job, main_thread, deadlock_reported, exit_grace, trim_at, trim_every, main_told
     global end_reason, end_code, n_io, n_offloaded
     cdef PyThreadState *ts = PyThreadState_Get()
     cdef int64_t longest_ns = CORO_TICKS_FOREVER if longest > 4e9 else <int64_t>(longest * 1e9)
@@ -128,6 +140,7 @@ def _loop(double longest, thread=None):
     coro_guard_enter(who_runs)
     any_ran = True
     drain_budget = coro_from_seconds(ticker, 0.010)
+    short_job = coro_from_seconds(ticker, 0.020)
     trim_every = coro_from_seconds(ticker, 1.0)  # a system call for each slot that ran: not at every pass
     trim_at = 0
     latency_limit = coro_from_seconds(ticker, 0.2 * latency_factor) if latency_factor else CORO_TICKS_FOREVER

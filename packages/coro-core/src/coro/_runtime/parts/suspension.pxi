@@ -195,12 +195,13 @@ cdef object suspend(coro me, int kind, object what):
 cdef object suspend_outside(coro me, int kind, object what, bint os_thread):
     """suspend() until something comes from outside the loop: from the kernel or, with `os_thread`, from another OS
     thread. While somebody waits like this there is no deadlock. Nothing can be raised while the wait is counted."""
-    global n_io, n_offloaded
+    global n_io, n_offloaded, offloaded_at
     if me.link.attention:
         attend(me)
     me.kind = kind
     me.what = what
     if os_thread:
+        offloaded_at = coro_now(ticker)
         n_offloaded += 1
         coro_stack_park(&me.stack)
         n_offloaded -= 1
