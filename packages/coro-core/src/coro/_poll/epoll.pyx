@@ -163,12 +163,11 @@ cdef extern from *:
         return coro_single_threaded != NULL && *(const volatile char *)coro_single_threaded;
     }
 
-    /* The same without the interpreter lock, unless we are alone. */
-    static int coro_epoll_sleep(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2,
-                                coro_alarm *alarm, int alone) {
-        PyThreadState *released = alone ? NULL : PyEval_SaveThread();
+    static int coro_epoll_wait_without_gil(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2,
+                                           coro_alarm *alarm) {
+        PyThreadState *released = PyEval_SaveThread();
         int n = coro_epoll_wait(ep, ev, max, ns, no_pwait2, alarm);
-        if (released != NULL) PyEval_RestoreThread(released);     /* keeps errno */
+        PyEval_RestoreThread(released);     /* keeps errno */
         return n;
     }
 
@@ -230,7 +229,8 @@ cdef extern from *:
         int64_t rings_at, set_for
     void coro_alarm_open(coro_alarm *, int, uint64_t) nogil
     int coro_alone() noexcept
-    int coro_epoll_sleep(int, epoll_event *, int, int64_t, int *, coro_alarm *, int)
+    int coro_epoll_wait(int, epoll_event *, int, int64_t, int *, coro_alarm *)
+    int coro_epoll_wait_without_gil(int, epoll_event *, int, int64_t, int *, coro_alarm *)
     int coro_epoll_set(int, int, int, uint32_t, uint64_t) nogil
     int coro_pidfd_open(int) nogil
     int coro_inotify_add(int, int, uint32_t) nogil
@@ -382,7 +382,7 @@ cdef class EpollPoller(EventPoller):
     # -- the poll
 
     cdef int poll(self, int64_t timeout_ns) except -1:
-        cdef int n = 0, alone, e = 0
+        cdef int n, e = 0
         if self.position >= self.filled:
             if unlikely(self.epoll_fd < 0):
                 self.open_kernel()
@@ -397,16 +397,12 @@ cdef class EpollPoller(EventPoller):
                 if n < 0:
                     e = errno
             else:
-                alone = coro_alone()
-                if not alone and self.looks_first():
-                    n = epoll_wait(self.epoll_fd, self.events, BUFFER_EVENTS, 0)
-                    if n == 0:
-                        self.unlooked = UNLOOKED
-                        self.n_polls += 1
-                if n == 0:
+                if coro_alone():
                     self.n_blocking += 1
-                    n = coro_epoll_sleep(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
-                                         &self.alarm, alone)
+                    n = coro_epoll_wait(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
+                                        &self.alarm)
+                else:
+                    n = self.sleep_beside_others(timeout_ns)
                 if unlikely(n < 0):
                     e = errno
                 self.woke_up()
@@ -426,6 +422,19 @@ cdef class EpollPoller(EventPoller):
             n += self.end_lingering()
         self.n_wakes += n
         return n
+
+    cdef int sleep_beside_others(self, int64_t timeout_ns) noexcept:
+        # A negative number: see errno.
+        cdef int n
+        if self.looks_first():
+            n = epoll_wait(self.epoll_fd, self.events, BUFFER_EVENTS, 0)
+            if n != 0:
+                return n
+            self.unlooked = UNLOOKED
+            self.n_polls += 1
+        self.n_blocking += 1
+        return coro_epoll_wait_without_gil(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
+                                           &self.alarm)
 
     cdef int dispatch(self) except -1:
         cdef epoll_event *ev

@@ -299,7 +299,8 @@ cdef class coro:
 cdef int await_end(coro t, object timeout, str call) except -1:
     cdef coro me
     check_os_thread()
-    check_timeout(timeout)
+    if timeout is not None:
+        check_timeout(timeout)
     if t.link.flags & DEAD:
         return 0
     me = may_wait(timeout, call)
@@ -473,10 +474,10 @@ def _check_function(function, /):
     learning_key(function)
 
 
-cdef coro make_thread(object function, tuple args, object kwargs, object name, bint daemon):
+cdef coro make_thread(object function, tuple args, dict kwargs, object name, bint daemon):
     global last_number, n_spawned
     cdef coro t
-    cdef PyThreadState *ts = PyThreadState_Get()
+    cdef PyThreadState *ts = loop_ts if loop_ts != NULL else PyThreadState_Get()
     cdef const void *key
     if not callable(function):
         refuse_uncallable(function)
