@@ -325,8 +325,9 @@ def bystander():
 
 @contextlib.contextmanager
 def talk():
-    """Yields a function that has two threads talk for so many rounds, with an event at each poll. It returns at how many
-    of the polls the GIL was released."""
+    """Yields a function that has two threads talk for so many rounds, with an event at each poll.
+
+    It returns at how many of the polls the GIL was released."""
     one, other = coro.socketpair()
 
     def answer():

@@ -45,7 +45,7 @@ from coro._poll.descriptors cimport (
     new_event, new_key,
 )
 from coro._runtime.abi cimport require_abi
-from coro._runtime.likely cimport unlikely
+from coro._runtime.likely cimport likely, unlikely
 from coro._runtime.scheduler cimport TimerTarget, coro, timer_add, timer_cancel, wake
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
@@ -138,8 +138,8 @@ cdef extern from *:
     }
 
     /* Sleep at most ns.  The 64-bit time layout is the one this system call has on 32-bit systems as well. */
-    static int coro_epoll_wait(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2,
-                               coro_alarm *alarm) {
+    static inline __attribute__((always_inline)) int
+    coro_epoll_wait(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2, coro_alarm *alarm) {
         if (ns >= CORO_LONG_SLEEP && alarm->fd >= 0 && coro_alarm_within(alarm, ns))
             return epoll_wait(ep, ev, max, -1);
         if (ns > 0 && !*no_pwait2) {
@@ -397,7 +397,7 @@ cdef class EpollPoller(EventPoller):
                 if n < 0:
                     e = errno
             else:
-                if coro_alone():
+                if likely(coro_alone()):
                     self.n_blocking += 1
                     n = coro_epoll_wait(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
                                         &self.alarm)

@@ -20,9 +20,9 @@ cdef bint looks_with_gil() noexcept:
     """For pollers, in main: is the kernel to be asked once with the GIL, before a sleep without it?
 
     An OS thread that waits for the GIL is served when nobody has released it for a switch interval. A release of a
-    moment wakes it, and where it comes too late, its interval begins anew. Beside a loop that finds events at every look
-    that may go on for ever. Where it comes in time it takes a whole interval for each pass of the loop. So it is kept
-    where there are events, except while a worker has a job that may be short: that has better luck than an interval."""
+    moment wakes it, and where it comes too late, its interval begins anew. Beside a loop that finds events at every
+    look that may go on for ever. Where it comes in time, it takes a whole interval for each pass of the loop. So the
+    GIL is kept where there are events, except while a worker has a job that may be short: luck serves that sooner."""
     if PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) == NULL:
         return False
     return n_offloaded == 0 or coro_now(ticker) - offloaded_at >= short_job
