@@ -259,7 +259,10 @@ class group:
         if owner is None:
             raise GroupError("a group starts threads inside its block only: with coro.group() as g: g.spawn(...)")
         if self._closed:
-            raise GroupError(f"cannot spawn {function!r}: {self!r} starts no more threads")
+            raise GroupError(
+                f"cannot spawn {function!r}: {self!r} starts no more threads; "
+                "spawn before the group ends, or in another one"
+            )
         if thread_name is None:
             label = getattr(function, "__qualname__", None)
             thread_name = label if isinstance(label, str) else type(function).__qualname__
@@ -286,7 +289,10 @@ class group:
                 if me in self._room_waiters:
                     self._room_waiters.remove(me)
         if self._closed:
-            raise GroupError(f"there will be no room in {self!r}: it starts no more threads")
+            raise GroupError(
+                f"there will be no room in {self!r}: it starts no more threads; "
+                "look at its `closed` first"
+            )
 
     def shutdown(self) -> None:
         """Ask all children to end, and close the group.  Does not wait; the end of the block does.

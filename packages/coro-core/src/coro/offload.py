@@ -314,7 +314,7 @@ def set_max_workers(number: int) -> int:
     if not isinstance(number, int):
         raise TypeError(f"the number of workers is an int, not {type(number).__name__}: {number!r}")
     if number < 1:
-        raise ValueError(f"at least one worker is needed, not {number}")
+        raise ValueError(f"expected at least one worker, not {number}; functions that wait for one would never run")
     old, _pool.most = _pool.most, number
     return old
 

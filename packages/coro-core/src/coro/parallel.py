@@ -190,5 +190,8 @@ def parallel_map(
             number += 1
     if len(results) < number:
         lost = [i for i in range(number) if i not in results]
-        raise GroupError(f"{len(lost)} of {number} calls were shut down from outside, the first is number {lost[0]}")
+        raise GroupError(
+            f"{len(lost)} of {number} calls were shut down from outside, the first is number {lost[0]}: "
+            "they have no result"
+        )
     return [results[i] for i in range(number)]

@@ -105,7 +105,7 @@ def join(process: _Process, /) -> int:
     if pid is None:
         raise ValueError(f"{process!r} was not started; call its start() first")
     if getattr(process, "_parent_pid", None) not in (None, os.getpid()):
-        raise oserrors.ECHILD(f"{process!r} is a child of another process, of which this is a fork")
+        raise oserrors.ECHILD(f"{process!r} is a child of another process, of which this is a fork; wait for it there")
     if process.exitcode is None:
         try:
             wait_for(pid, EVFILT.PROC, NOTE.EXIT)
@@ -179,7 +179,10 @@ class CoroProcess:
 
     def _check_parent(self) -> None:
         if self._parent != os.getpid():
-            raise oserrors.ECHILD(f"process {self.pid} is a child of process {self._parent}, of which this is a fork")
+            raise oserrors.ECHILD(
+                f"process {self.pid} is a child of process {self._parent}, of which this is a fork; "
+                "wait for it there"
+            )
 
     def kill(self, sig: int = signal.SIGKILL) -> None:
         """Send the signal ``sig`` to the first process. Nothing happens if it has been waited for.

@@ -156,7 +156,10 @@ class queue(Generic[_T]):
         """Say that the work for one value that was taken is done. ValueError when it was said for all that were put
         in already."""
         if not self._unfinished.value:
-            raise ValueError(f"task_done() was called more often than there were values in {self!r}")
+            raise ValueError(
+                f"task_done() was called more often than there were values in {self!r}; "
+                "call it once for each get()"
+            )
         self._unfinished.release()
 
     def join(self, timeout: SupportsFloat | None = None) -> None:
@@ -187,11 +190,17 @@ class queue(Generic[_T]):
 
     def _refuse_if_shut(self) -> None:
         if self._shut:
-            raise QueueShutDown(f"nothing can be put into {self!r}: it was shut down", self)
+            raise QueueShutDown(
+                f"nothing can be put into {self!r}: it was shut down; "
+                "look at its `is_shutdown` first, or catch this", self
+            )
 
     def _refuse_if_ended(self) -> None:
         if self._shut and not self._stored:
-            raise QueueShutDown(f"{self!r} was shut down and has no value left", self)
+            raise QueueShutDown(
+                f"{self!r} was shut down and has no value left; "
+                "let the thread that works on it end", self
+            )
 
     # -- looking
 

@@ -709,7 +709,7 @@ except coro.LoopError as e:
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"CORO_POLLER": "select"}, "must be epoll or kqueue, not 'select'"),
+        ({"CORO_POLLER": "select"}, "to be epoll or kqueue, not 'select'"),
         ({"CORO_POLLER": "kqueue"}, "this system has no kqueue(2)"),
         ({"CORO_POLLER": "kqueue", "CORO_KQUEUE_LIBRARY": "/nowhere.so"}, "cannot be used as a kqueue library"),
         ({"CORO_POLLER": "kqueue", "CORO_KQUEUE_LIBRARY": "libc.so.6"}, "no functions kqueue and kevent"),

@@ -62,7 +62,10 @@ def set_watchdog(seconds: float, *, file: Any = None, signum: int | None = None)
     if failed == -1:
         raise ValueError(f"the program has a handler for signal {signum} already; choose another with signum=")
     if failed:
-        raise OSError(failed, f"no watchdog can be had: {os.strerror(failed)}")
+        raise OSError(
+            failed, f"the system gives no OS thread for the watchdog: {os.strerror(failed)}; "
+            "go on without it, or free memory"
+        )
     before, _seconds = _seconds, float(seconds)
     _file = file if seconds else None
     return before

@@ -56,7 +56,8 @@ def _after_fork_in_child():
 # -- Reaping -------------------------------------------------------------------------------------------
 
 cdef int no_child(object pid) except -1:
-    raise oserrors.ECHILD(f"process {pid} is not a child of this one, or was reaped already") from None
+    raise oserrors.ECHILD(f"process {pid} is not a child of this one, or was reaped already; "
+                          "let only one place wait for it") from None
 
 
 cdef int await_child(object pid) except? -1:

@@ -22,7 +22,10 @@ def choose() -> Callable[[], object]:
     """
     asked = "" if sys.flags.ignore_environment else os.environ.get("CORO_POLLER", "")
     if asked not in ("", "epoll", "kqueue"):
-        raise ImportError(f"CORO_POLLER in the environment must be epoll or kqueue, not {asked!r}")
+        raise ImportError(
+            f"expected CORO_POLLER in the environment to be epoll or kqueue, not {asked!r}; "
+            "unset it for the system's own"
+        )
     if asked == "kqueue" and not _kqueue.available():
         library = os.environ.get("CORO_KQUEUE_LIBRARY")
         if not library:
@@ -35,5 +38,5 @@ def choose() -> Callable[[], object]:
     try:
         from coro._poll.epoll import EpollPoller
     except ImportError as e:
-        raise ImportError(f"CORO_POLLER=epoll in the environment, but this system is {sys.platform}") from e
+        raise ImportError(f"CORO_POLLER=epoll in the environment, but {sys.platform} has no epoll(7); unset it") from e
     return EpollPoller

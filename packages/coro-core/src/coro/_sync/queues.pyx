@@ -193,7 +193,8 @@ cdef class Buffer(Primitive):
             check_timeout(timeout)
         if self.closed or self.capacity >= 0:       # else there is room
             if self.closed:
-                raise ChannelClosed("nothing can be put into a closed channel", self)
+                raise ChannelClosed("nothing can be put into a closed channel; "
+                                    "whoever closes it has to know that nobody puts any more", self)
             if not self.takes_now():
                 self.await_room(timeout)
         self.append(item, in_front)

@@ -111,7 +111,7 @@ class Watcher:
         self._pump: _Pump | None = None
         given = os.fsdecode(path)
         if "\0" in given:
-            raise ValueError(f"a path has no NUL character, unlike {given!r}")
+            raise ValueError(f"expected a path without a NUL character, not {given!r}")
         scheduler._running_thread()  # refuse before anything is opened
         source = _source_type()(given, bool(recursive))
         #: The path as it was given.

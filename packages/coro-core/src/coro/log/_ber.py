@@ -52,10 +52,13 @@ def encode(value: Any, depth: int = 0) -> bytes:
     """The bytes of a value. Never fails for want of a type; ValueError for values nested deeper than 100, or longer
     than 256 MiB, which nobody could read back."""
     if depth >= MAX_DEPTH:
-        raise ValueError(f"values nested more than {MAX_DEPTH} deep cannot be logged")
+        raise ValueError(
+            f"expected values nested at most {MAX_DEPTH} deep in a record, got deeper ones (or a cycle); "
+            "log a part, or their repr()"
+        )
     encoded = _encode(value, depth)
     if len(encoded) > MAX_SIZE:
-        raise ValueError(f"a record has at most {MAX_SIZE} bytes, this one {len(encoded)}")
+        raise ValueError(f"a record has at most {MAX_SIZE} bytes, this one {len(encoded)}; log a part of it")
     return encoded
 
 

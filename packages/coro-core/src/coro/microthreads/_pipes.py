@@ -58,7 +58,7 @@ class _Inside:
         try:
             self.items.put(item)
         except ChannelClosed:
-            raise PipeClosed("put into a pipe that was closed") from None
+            raise PipeClosed("put into a pipe that was closed: nobody will read it; let the producer end") from None
 
     def take_from(self, iterable: Iterable[Any]) -> None:
         for item in iterable:
@@ -186,7 +186,10 @@ class micro_pipe(Generic[_T]):
         Raises TypeError for something that cannot be called, PipeClosed (an interruption) when the pipe is closed.
         """
         if self.closed:
-            raise PipeClosed("a closed pipe can get no further producer")
+            raise PipeClosed(
+                "a closed pipe can get no further producer; "
+                "look at its `closed` first, or make another pipe"
+            )
         self._inside.start(None, function, args, kws)
         return self
 

@@ -98,7 +98,10 @@ class _Outcome:
         self.asked = True
         if self.failure is None:
             if not self.ran:
-                raise ThreadEnded(f"{self.name} was shut down before it began")
+                raise ThreadEnded(
+                    f"{self.name} was shut down before it began, so there is no result; "
+                    "start it again if you need one"
+                )
             return self.result
         # With the traceback it came with: what each raise adds would pile up from one wait to the next.
         raise self.failure.with_traceback(self.traceback)

@@ -99,7 +99,7 @@ def add_notifier(notifier: Notifier) -> None:
     if not isinstance(notifier, Notifier):
         raise TypeError(f"expected a Notifier, not {type(notifier).__name__}: {notifier!r}")
     if notifier in _notifiers:
-        raise ValueError("this notifier is in use already")
+        raise ValueError("this notifier is in use already; call remove_notifier() first")
     _notifiers.append(notifier)
     _notifiers.sort(key=lambda n: -n.priority)
     scheduler._set_poll_hook(_poll)
@@ -112,7 +112,7 @@ def remove_notifier(notifier: Notifier) -> None:
     """
     scheduler._check_os_thread()
     if notifier not in _notifiers:
-        raise ValueError("this notifier is not in use")
+        raise ValueError("this notifier is not in use; call add_notifier() first")
     _notifiers.remove(notifier)
     if not _notifiers:
         scheduler._set_poll_hook(None)

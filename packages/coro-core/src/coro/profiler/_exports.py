@@ -15,7 +15,10 @@ from coro.profiler._file import Profile, ProfileError
 
 def _need_trees(profile: Profile) -> None:
     if not profile.threads or not profile.ticks_per_second:
-        raise ProfileError("the profile holds no trees of calls: it was written by a program that leaves them out")
+        raise ProfileError(
+            "the profile holds no trees of calls: it was written by a program that leaves them out; "
+            "print_profile shows the rest"
+        )
 
 
 def to_pstats(profile: Profile, filename: str | os.PathLike[str]) -> None:

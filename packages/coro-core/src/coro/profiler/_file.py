@@ -135,7 +135,10 @@ def load(filename: str | os.PathLike[str]) -> Profile:
             raise
         except EOFError as e:
             if len(parts) != 3:
-                raise ProfileError(f"{os.fspath(filename)} ends too early: part {len(parts) + 1} is missing") from e
+                raise ProfileError(
+                    f"{os.fspath(filename)} ends too early: part {len(parts) + 1} is missing; "
+                    "was it copied whole?"
+                ) from e
         except Exception as e:
             raise ProfileError(f"{os.fspath(filename)} is damaged in part {len(parts) + 1}: {e}") from e
     try:

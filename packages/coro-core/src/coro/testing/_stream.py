@@ -60,7 +60,10 @@ class Stream:
         if buffer_size < 0:
             raise ValueError(f"the number of bytes to receive must not be negative, not {buffer_size}")
         if flags & ~(MSG.PEEK | MSG.DONTWAIT):
-            raise oserrors.EOPNOTSUPP("streams of the test kit know the flags MSG_PEEK and MSG_DONTWAIT only")
+            raise oserrors.EOPNOTSUPP(
+                "streams of the test kit know the flags MSG_PEEK and MSG_DONTWAIT only; "
+                "use coro.socketpair() for others"
+            )
         self._check()
         if buffer_size == 0:
             return b""
@@ -146,7 +149,10 @@ class Stream:
         """Send all of ``data``; returns its length. An exception that ends the call has ``bytes_sent``. With
         MSG_DONTWAIT ``oserrors.EAGAIN`` instead of waiting; ``oserrors.EOPNOTSUPP`` for other flags."""
         if flags & ~(MSG.DONTWAIT | MSG.NOSIGNAL):
-            raise oserrors.EOPNOTSUPP("streams of the test kit know the flag MSG_DONTWAIT only")
+            raise oserrors.EOPNOTSUPP(
+                "streams of the test kit know the flag MSG_DONTWAIT only; "
+                "use a pair of socks (coro.socketpair) for others"
+            )
         return self._transmit(_views([data]), not flags & MSG.DONTWAIT)
 
     def sendall(self, data: _Buffer, flags: int = 0) -> int:
@@ -160,7 +166,10 @@ class Stream:
     def writev(self, data_list: Iterable[_Buffer]) -> int:
         """Send all pieces as if they were one; returns their total size."""
         if isinstance(data_list, (bytes, bytearray, memoryview, str)):
-            raise TypeError(f"a sequence of bytes-like objects is wanted, not one {type(data_list).__name__}")
+            raise TypeError(
+                f"a sequence of bytes-like objects is wanted, not one {type(data_list).__name__}: "
+                "put it in a list"
+            )
         return self._transmit(_views(data_list), True)
 
     # -- the rest

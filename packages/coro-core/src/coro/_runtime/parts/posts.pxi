@@ -19,7 +19,8 @@ def post(function, /, *args):
     entry = (1, function, args, context)
     # Nothing below gives up the GIL: the loop cannot end between the question and the answer.
     if posts_state == 2 or ending != NOT_ENDING:
-        raise LoopError("the event loop has ended or is ending: nothing would run what is posted now")
+        raise LoopError("the event loop has ended or is ending: nothing would run what is posted now; stop posting "
+                        "before, or catch this")
     if n_posts >= most_posts:
         raise LoopError(f"{most_posts} posted calls wait already; the loop does not keep up with whoever posts them")
     posts.append(entry)

@@ -8,7 +8,7 @@ def set_latency_warning(factor):
     if not isinstance(factor, int) or isinstance(factor, bool):
         raise TypeError(f"expected an int from 0 to 300, not {factor!r}")
     if not 0 <= factor <= 300:
-        raise ValueError(f"the latency factor must be between 0 and 300, not {factor}")
+        raise ValueError(f"expected a latency factor from 0 (no warnings) to 300 (a minute), not {factor}")
     latency_factor = factor
     latency_limit = coro_from_seconds(ticker, 0.2 * factor) if factor else CORO_TICKS_FOREVER
     return before
@@ -21,7 +21,7 @@ def set_selfishness(number):
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"expected an int from 1 to 32768, not {number!r}")
     if not 1 <= number <= 32768:
-        raise ValueError(f"selfish acts must be between 1 and 32768, not {number}")
+        raise ValueError(f"expected an int from 1 to 32768, not {number}")
     selfish_default = number
 
 

@@ -283,7 +283,7 @@ cdef class coro:
         if not isinstance(maximum, int) or isinstance(maximum, bool):
             raise TypeError(f"expected an int from 1 to 32768, not {maximum!r}")
         if not 1 <= maximum <= 32768:
-            raise ValueError(f"selfish acts must be between 1 and 32768, not {maximum}")
+            raise ValueError(f"expected an int from 1 to 32768, not {maximum}")
         self.selfish_most = maximum
         self.selfish_left = maximum
         return before
@@ -530,7 +530,8 @@ cdef inline void unregister(coro t) noexcept:
 
 cdef int start_thread(coro t) except -1:
     if ending != NOT_ENDING:
-        raise LoopError("the event loop is ending: no thread can be started any more")
+        raise LoopError("the event loop is ending: no thread can be started any more; "
+                        "do it before coro.run() returns, or in the next loop")
     if t.number == 0:
         raise TypeError("this object was not made by coro.spawn(function, ...) or coro.new(function, ...): "
                         "it has nothing to run")
