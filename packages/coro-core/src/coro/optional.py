@@ -13,9 +13,13 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from coro._runtime import scheduler
+from coro._runtime.arguments import number_of_seconds
 from coro.exceptions import TimeoutError, YieldFromMain
 
 __all__ = ["sleep_relative", "with_timeout"]
+
+#: Seconds; more than the system takes at once as an alarm or a sleep is less than for ever.
+_LONGEST = 1e8
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -37,31 +41,28 @@ def with_timeout(timeout: float, function: Callable[_P, _T], /, *args: _P.args, 
     """
     if scheduler.coro_is_running():
         return scheduler.with_timeout(timeout, function, *args, **kwargs)
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"expected a number of seconds, not {timeout!r}")
-    if timeout != timeout:
-        raise ValueError("expected a number of seconds, not NaN")
+    seconds = number_of_seconds(timeout)
     if threading.current_thread() is not threading.main_thread():
         raise YieldFromMain(
             "without a loop with_timeout needs SIGALRM, which works in the main OS thread only; use coro.run(function)"
         )
-    timeout = min(max(timeout, 1e-6), 1e8)
+    limit = min(max(seconds, 1e-6), _LONGEST)
     earlier, interval = signal.getitimer(signal.ITIMER_REAL)
-    if isinstance(signal.getsignal(signal.SIGALRM), _Alarm) and 0 < earlier <= timeout:
+    if isinstance(signal.getsignal(signal.SIGALRM), _Alarm) and 0 < earlier <= limit:
         return function(*args, **kwargs)  # a limit outside this one is over first
     mine = _Alarm()
     began = time.monotonic()
     handler = signal.signal(signal.SIGALRM, mine)
     try:
         try:
-            signal.setitimer(signal.ITIMER_REAL, timeout)
+            signal.setitimer(signal.ITIMER_REAL, limit)
             return function(*args, **kwargs)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except _Alarm as exc:
         if exc is not mine:
             raise
-        late = TimeoutError(f"coro.with_timeout({timeout:g}) ran out, outside a loop")
+        late = TimeoutError(f"coro.with_timeout({limit:g}) ran out, outside a loop")
         late.seconds = timeout
         raise late from None
     finally:
@@ -77,9 +78,7 @@ def sleep_relative(delta: float, /) -> None:
     if scheduler.coro_is_running():
         scheduler.sleep_relative(delta)
         return
-    if isinstance(delta, bool) or not isinstance(delta, (int, float)):
-        raise TypeError(f"expected a number of seconds, not {delta!r}")
-    if delta != delta:
-        raise ValueError("expected a number of seconds, not NaN")
-    if delta > 0:
-        time.sleep(delta)
+    left = number_of_seconds(delta)
+    while left > 0:
+        time.sleep(min(left, _LONGEST))
+        left -= _LONGEST

@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, NamedTuple, SupportsFloat, TypeVar
 
 from coro._clock import ticks
 from coro._runtime import scheduler
+from coro._runtime.arguments import number_of_seconds
 from coro.exceptions import TimeoutError
 
 __all__ = ["ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION", "WaitResult", "as_completed", "wait"]
@@ -61,17 +62,17 @@ def wait(
             f"expected coro.ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION as return_when, not {return_when!r}"
         )
     everybody = _threads(threads)
-    limit = None if timeout is None else scheduler.move_on_after(timeout)
+    seconds = None if timeout is None else number_of_seconds(timeout)
     watch = scheduler._EndWatch(everybody)
     done: set[scheduler.coro] = set()
     try:
         enough = _take(watch, done, return_when)
-        if not enough and watch.missing and (timeout is None or float(timeout) > 0):
+        if not enough and watch.missing and (seconds is None or seconds > 0):
             _refuse_oneself(everybody)
-            if limit is None:
+            if seconds is None:
                 _wait(watch, done, return_when)
             else:
-                with limit:
+                with scheduler.move_on_after(seconds):
                     _wait(watch, done, return_when)
     finally:
         watch.leave()
@@ -115,8 +116,7 @@ def as_completed(
     everybody = _threads(threads)
     if timeout is None:
         return _one_by_one(everybody, None, timeout)
-    scheduler.timeout(timeout)  # refuses what is not a number of seconds
-    return _one_by_one(everybody, _seconds_now() + float(timeout), timeout)
+    return _one_by_one(everybody, _seconds_now() + number_of_seconds(timeout), timeout)
 
 
 def _seconds_now() -> float:

@@ -10,6 +10,7 @@ and one that is interrupted leaves the next one at the head, with all tokens sti
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, SupportsFloat
 
@@ -17,7 +18,6 @@ from coro._clock import ticks
 from coro._runtime import scheduler
 from coro._runtime.arguments import seconds, whole
 from coro._sync.locks import mutex
-from coro.exceptions import TimeoutError
 
 __all__ = ["RateLimiterStatistics", "rate_limiter"]
 
@@ -52,12 +52,12 @@ class rate_limiter:
     def __init__(self, rate: float, per: float = 1.0, burst: int | None = None) -> None:
         if isinstance(rate, bool) or not isinstance(rate, (int, float)):
             raise TypeError(f"rate is a number of tokens, not {type(rate).__name__}: {rate!r}")
-        if not 0 < rate < float("inf"):
+        if not 0 < rate <= sys.float_info.max:
             raise ValueError(f"rate is a number of tokens above 0, not {rate!r}")
-        if not 0 < seconds(per, "per") < float("inf"):
-            raise ValueError(f"per is a number of seconds above 0, not {per!r}")
         self.rate = rate
-        self.per = per
+        self.per = seconds(per, "per")
+        if not 0 < self.per < float("inf"):
+            raise ValueError(f"per is a number of seconds above 0, not {per!r}")
         self.burst = max(1, -int(-rate // 1)) if burst is None else whole(burst, "burst", 1)
         self._tokens = float(self.burst)
         self._at = ticks.get_now()
@@ -90,23 +90,23 @@ class rate_limiter:
         """
         scheduler._check_os_thread()
         whole(n, "the number of tokens", 0, self.burst)
-        limit = None
-        if timeout is not None:
-            if not blocking:
-                raise ValueError("blocking=False and a timeout contradict each other: leave one of them out")
-            limit = scheduler.move_on_after(timeout)
+        limit = scheduler._CallLimit(timeout, "rate_limiter.acquire()")
+        if timeout is not None and not blocking:
+            raise ValueError("blocking=False and a timeout contradict each other: leave one of them out")
+        self._forget_the_lost()
         if self._line.owner is None and self._take(n):
             return True
         if not blocking:
             return False
-        if limit is None or timeout is None:
+        with limit:
             self._wait(n)
-            return True
-        if float(timeout) > 0:
-            with limit:
-                self._wait(n)
-                return True
-        raise TimeoutError(f"rate_limiter.acquire() had to wait for longer than its timeout of {timeout} s")
+        return True
+
+    def _forget_the_lost(self) -> None:
+        """The thread at the head of the line may have died without leaving it: in a fork, or left behind by a loop that
+        has ended. So have all behind it then."""
+        if self._line.owner is not None and self._line.owner.dead:
+            self._line = mutex()
 
     def _wait(self, n: int) -> None:
         with self._line:
@@ -116,6 +116,7 @@ class rate_limiter:
     def statistics(self) -> RateLimiterStatistics:
         """Figures for debugging."""
         self._fill()
+        self._forget_the_lost()
         waiting = len(self._line) + (self._line.owner is not None)
         return RateLimiterStatistics(self._tokens, waiting, self._taken)
 

@@ -465,7 +465,7 @@ def test_losers_are_closed(peers, names):
         (("::1", 80), {"source_address": "127.0.0.1"}, ValueError),
         (("127.0.0.1", 80), {"source_address": "name"}, ValueError),
         (("127.0.0.1", 80), {"source_address": 3}, TypeError),
-        (("127.0.0.1", 80), {"timeout": -1}, ValueError),
+        (("127.0.0.1", 80), {"timeout": True}, TypeError),
         (("127.0.0.1", 80), {"timeout": float("nan")}, ValueError),
         (("127.0.0.1", 80), {"timeout": "1"}, TypeError),
         (("a.example", 80), {"attempt_delay": 0}, ValueError),

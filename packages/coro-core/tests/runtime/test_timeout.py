@@ -396,7 +396,7 @@ def test_two_timeouts_in_a_row_on_one_socket(clock):
     s.close()
 
 
-@pytest.mark.parametrize("wrong", ["1", None, [], object(), 1j, float, b"1"])
+@pytest.mark.parametrize("wrong", ["1", None, [], object(), 1j, float, b"1", True])
 def test_a_limit_that_is_no_number(wrong):
     def main():
         for call in (lambda: coro.with_timeout(wrong, int), lambda: coro.sleep_relative(wrong)):
@@ -431,7 +431,7 @@ def test_numbers_of_other_types_are_fine():
             return self.value
 
     def main():
-        for number in (Decimal("60"), Number(60.0), True):
+        for number in (Decimal("60"), Number(60.0)):
             with coro.timeout(number):
                 coro.yield_slice()
         for number in (Decimal("0.001"), Fraction(0), Number(0.001)):

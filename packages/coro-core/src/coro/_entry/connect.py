@@ -157,13 +157,13 @@ class _Race:
 
     def wait(self, seconds: float | None) -> bool:
         """Until something happened; False if nothing did in time."""
-        try:
-            if seconds is None:
+        if seconds is None:
+            self.bell.wait()
+        else:
+            with scheduler.move_on_after(seconds) as scope:
                 self.bell.wait()
-            else:
-                scheduler.with_timeout(seconds, self.bell.wait)
-        except TimeoutError:
-            return False
+            if scope.expired:
+                return False
         self.bell.clear()
         return True
 
@@ -354,7 +354,7 @@ def connect(
     pending: list[Any] = []
     if timeout is None:
         return _connect(host, port, family, source, nodelay, delay, pending)
-    seconds = arguments.seconds(timeout, "timeout")
+    seconds = arguments.number_of_seconds(timeout, "timeout")
     limit = scheduler.timeout(seconds)
     try:
         with limit:

@@ -19,6 +19,7 @@ from coro import optional
 from coro._clock import ticks
 from coro._introspection import failures, reports
 from coro._runtime import scheduler
+from coro._runtime.arguments import number_of_seconds
 from coro._runtime.output import print_stderr, write_stderr
 from coro.exceptions import Interrupted, Shutdown
 
@@ -145,11 +146,10 @@ atexit.register(_tell_of_threads_without_a_loop)
 
 
 def _check_timeout(timeout: float) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"expected the longest poll in seconds, not {timeout!r}")
-    if not timeout > 0:
+    seconds = number_of_seconds(timeout, "the longest poll")
+    if not seconds > 0:
         raise ValueError(f"the longest poll must be more than 0 seconds, not {timeout!r}")
-    return float(timeout)
+    return seconds
 
 
 def event_loop(timeout: float = 30) -> None:

@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from coro._runtime import scheduler
+from coro._runtime.arguments import number_of_seconds
 
 __all__ = ["set_watchdog"]
 
@@ -41,8 +42,7 @@ def set_watchdog(seconds: float, *, file: Any = None, signum: int | None = None)
     the system gives no OS thread.
     """
     global _seconds, _file
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"expected a number of seconds, not {seconds!r}")
+    seconds = number_of_seconds(seconds)
     if seconds != 0 and not SHORTEST <= seconds <= LONGEST:
         raise ValueError(f"expected 0 or {SHORTEST} to {LONGEST:.0f} seconds, not {seconds!r}")
     if signum is None:
@@ -66,7 +66,7 @@ def set_watchdog(seconds: float, *, file: Any = None, signum: int | None = None)
             failed, f"the system gives no OS thread for the watchdog: {os.strerror(failed)}; "
             "go on without it, or free memory"
         )
-    before, _seconds = _seconds, float(seconds)
+    before, _seconds = _seconds, seconds
     _file = file if seconds else None
     return before
 

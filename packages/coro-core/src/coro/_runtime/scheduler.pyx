@@ -51,6 +51,7 @@ import sys
 from collections import deque
 from functools import partial
 
+from coro._runtime.arguments import number_of_seconds
 from coro.exceptions import (CancelledError, DeadCoroutine, Interrupted, LoopError, NoSwitchError, NotStartedError,
                              ScheduleError, Shutdown, StackSlotError, TimeoutError, WrongThreadError, YieldFromMain)
 
@@ -82,6 +83,10 @@ cdef extern from "Python.h":
     void PyMem_RawFree(void *) nogil
     Py_ssize_t Py_REFCNT(PyObject *)
     int check_signals "PyErr_CheckSignals"() except -1
+    double PyFloat_AS_DOUBLE(object)
+    double PyLong_AsDouble(object)              # -1.0 with an exception set: too large
+    PyObject *PyErr_Occurred()
+    void PyErr_Clear()
 
 cdef extern from *:
     """

@@ -16,10 +16,14 @@ from typing import Any
 from coro._clock import ticks
 from coro._introspection import reports
 from coro._runtime import scheduler
+from coro._runtime.arguments import number_of_seconds
 from coro.exceptions import DeadlockError
 from coro.testing import _idle
 
 __all__ = ["virtual_clock"]
+
+#: Seconds; the reading of the clock is kept in nanoseconds, as a number of 62 bits.
+_FARTHEST = 4.6e9
 
 
 class virtual_clock:
@@ -43,8 +47,10 @@ class virtual_clock:
     def __init__(self, *, autojump: bool | float = False, start: float | None = None) -> None:
         self._threshold: float | None = None
         self.autojump = autojump
-        if start is not None and not start >= 0:
-            raise ValueError(f"expected a start of 0 or more seconds, not {start!r}")
+        if start is not None:
+            start = number_of_seconds(start, "start")
+            if not 0 <= start <= _FARTHEST:
+                raise ValueError(f"expected a start of 0 to {_FARTHEST:.0f} seconds, not {start!r}")
         self._start = start
         self._owner: Any = None
         self._begin = 0
@@ -64,8 +70,8 @@ class virtual_clock:
             self._threshold = None
         elif value is True:
             self._threshold = 0.0
-        elif value >= 0:
-            self._threshold = float(value)
+        elif (cushion := number_of_seconds(value, "autojump")) >= 0:
+            self._threshold = cushion
         else:
             raise ValueError(f"expected True, False or a number of seconds of at least 0, not {value!r}")
 
@@ -157,6 +163,9 @@ class virtual_clock:
 
 
 def _nanoseconds(seconds: float) -> int:
-    if not seconds >= 0:
+    number = number_of_seconds(seconds)
+    if not number >= 0:
         raise ValueError(f"expected a step of 0 or more seconds, not {seconds!r}: time never goes back")
-    return round(seconds * 1e9)
+    if number > _FARTHEST:
+        raise ValueError(f"expected a step of at most {_FARTHEST:.0f} seconds, not {seconds!r}")
+    return round(number * 1e9)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from coro._runtime import scheduler
+from coro._runtime.arguments import number_of_seconds
 
 __all__ = ["wait_all_blocked"]
 
@@ -85,7 +86,7 @@ def _asked(wait: int) -> int:
 def rest(facts: Facts, cushion: float) -> int:
     """How long the poll may wait until it has been quiet for ``cushion`` seconds; 0: it has been."""
     missing = cushion - facts.quiet
-    return 0 if missing <= 0 else max(round(missing * 1e9), 1)
+    return 0 if missing <= 0 else max(round(min(missing, 1e9) * 1e9), 1)
 
 
 def when_hopeless(facts: Facts, act: Watcher) -> int:
@@ -126,7 +127,8 @@ def wait_all_blocked(cushion: float = 0.0) -> None:
 
     Raises YieldFromMain outside a thread, ValueError for a negative cushion.
     """
-    if not cushion >= 0:
+    cushion = number_of_seconds(cushion, "the cushion")
+    if cushion < 0:
         raise ValueError(f"expected a cushion of 0 or more seconds, not {cushion!r}")
     waiter = _Waiter(scheduler._running_thread(), cushion)
     add_watcher(BLOCKED, waiter.watch)

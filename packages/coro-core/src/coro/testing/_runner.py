@@ -31,6 +31,7 @@ from typing import Any, TypeVar, overload
 from coro._entry import loop
 from coro._introspection import reports
 from coro._runtime import scheduler
+from coro._runtime.arguments import number_of_seconds
 from coro.exceptions import Interrupted
 from coro.testing import _frames, _idle, _leaks
 
@@ -242,8 +243,10 @@ def coro_test(test: Any = None, /, *, timeout: float | None = DEFAULT_TIMEOUT, l
     ``tearDown`` and clean-ups run in the same loop and thread as the test. TypeError for something that is neither;
     ValueError for a timeout that is not above 0.
     """
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"expected a time limit of more than 0 seconds, or None for no limit, not {timeout!r}")
+    if timeout is not None:
+        timeout = number_of_seconds(timeout, "the time limit")
+        if timeout <= 0:
+            raise ValueError(f"expected a time limit of more than 0 seconds, or None for no limit, not {timeout!r}")
     if test is None:
         return functools.partial(_decorated, timeout=timeout, leaks=leaks)
     return _decorated(test, timeout, leaks)

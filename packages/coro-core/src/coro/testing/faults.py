@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from coro import oserrors
 from coro._net import stream as coro_stream
 from coro._net.constants import MSG, SHUT, SO, SOL
-from coro._runtime import scheduler
+from coro._runtime import arguments, scheduler
 from coro._sync.locks import mutex
 from coro.exceptions import ClosedError
 from coro.testing._stream import Stream
@@ -62,8 +62,8 @@ class delay:
     side: Side = "both"
 
     def __post_init__(self) -> None:
-        _check_least(self.seconds, 0, "a delay")
-        _check_least(self.jitter, 0, "a jitter")
+        object.__setattr__(self, "seconds", arguments.seconds(self.seconds, "a delay"))
+        object.__setattr__(self, "jitter", arguments.seconds(self.jitter, "a jitter"))
         _check_side(self.side)
 
 
@@ -133,7 +133,8 @@ class stall:
 
     def __post_init__(self) -> None:
         _check_least(self.after, 0, "a number of bytes")
-        _check_least(self.seconds or 0, 0, "a duration")
+        if self.seconds is not None:
+            object.__setattr__(self, "seconds", arguments.seconds(self.seconds, "a duration"))
         _check_side(self.side)
 
 

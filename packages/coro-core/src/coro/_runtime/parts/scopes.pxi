@@ -15,15 +15,19 @@ cdef inline bint caused_by(object exc, timebomb bomb):
     return isinstance(exc, Interrupted) and len(exc.args) == 1 and exc.args[0] is bomb
 
 
-cdef coro scope_owner():
+cdef coro scope_owner(object scope):
     """The running thread, for operations that open a scope but do not block themselves."""
     if running != NULL and coro_os_thread() == loop_os_thread:
         return <coro>running
+    if loop_ts == NULL:
+        raise YieldFromMain(f"coro.{type(scope).__name__} is for a block in a thread, and no loop runs; start one with "
+                            f"coro.run(function), or limit a call with coro.with_timeout(seconds, function), which "
+                            f"needs none")
     return refuse_switch(PyThreadState_Get())
 
 
 def with_timeout(delta, function, /, *args, **kwargs):
-    """Call ``function(*args, **kwargs)`` with a time limit of ``delta`` seconds (int or float; negative counts as 0).
+    """Call ``function(*args, **kwargs)`` with a time limit of ``delta`` seconds (negative counts as 0).
 
     Returns what the function returns. If the time is over before, the call in which the thread waits is interrupted,
     and ``coro.TimeoutError`` is raised here. An inner ``with_timeout`` does not take the limit of an outer one for its
@@ -32,7 +36,7 @@ def with_timeout(delta, function, /, *args, **kwargs):
     cdef coro me
     if loop_ts == NULL:
         return with_timeout_elsewhere(delta, function, *args, **kwargs)
-    me = scope_owner()
+    me = scope_owner(None)
     bomb = timebomb.__new__(timebomb)
     arm(bomb, me, delta)
     try:
@@ -57,7 +61,7 @@ cdef class Limit:
         self.seconds = seconds
 
     def __enter__(self):
-        cdef coro me = scope_owner()
+        cdef coro me = scope_owner(self)
         if self.bomb is not None:
             raise RuntimeError(f"this coro.{type(self).__name__} is in use already; make a new one for every block")
         self.expired = False
@@ -100,7 +104,7 @@ cdef class move_on_after(Limit):
     ``with coro.move_on_after(seconds) as scope:`` limits a block without an error: when the time is over, the call
     that the thread waits in is broken off and the program goes on behind the block.
 
-    ``scope.expired`` tells afterwards whether that has happened. An int or float of seconds; negative counts as 0.
+    ``scope.expired`` tells afterwards whether that has happened. A negative number of seconds counts as 0.
     Everything else that leaves the block is raised as ever, the limits of blocks outside too, and for generators the
     same holds as for ``coro.timeout``. The name is trio's; it is ``ignore_after`` in curio, ``Timeout(seconds, False)``
     in gevent::
@@ -156,9 +160,34 @@ cdef int end_limit(object limit, object seconds, str call, object exc) except -1
 
 
 cdef object limit_of_call(str call, object seconds):
-    if float(seconds) > 0:
+    if seconds_of(seconds) > 0:
         return TimeoutError(f"{call} had to wait for longer than its timeout of {seconds} s")
     return TimeoutError(f"{call} would have to wait, which its timeout of {seconds} s does not allow")
+
+
+@cython.final
+cdef class _CallLimit:
+    """The same for a call that is written in Python: ``with _CallLimit(timeout, "group.wait_for_room()"):`` around the
+    waiting. Made before anything is done, because it looks at the timeout; entered when it is clear that the call has
+    to wait. TimeoutErrors of others pass unchanged."""
+    cdef object seconds
+    cdef str call
+    cdef object limit
+
+    def __init__(self, seconds, str call not None):
+        check_timeout(seconds)
+        self.seconds = seconds
+        self.call = call
+
+    def __enter__(self):
+        self.limit = begin_limit(may_wait(self.seconds, self.call), self.seconds)
+        return self
+
+    def __exit__(self, kind, exc, traceback):
+        limit = self.limit
+        self.limit = None
+        end_limit(limit, self.seconds, self.call, exc)
+        return False
 
 
 @cython.final
@@ -176,7 +205,7 @@ cdef class shield:
         self.seconds = seconds
 
     def __enter__(self):
-        cdef coro me = scope_owner()
+        cdef coro me = scope_owner(self)
         if self.bomb is not None:
             raise RuntimeError("this coro.shield is in use already; make a new one for every block")
         self.thread = me

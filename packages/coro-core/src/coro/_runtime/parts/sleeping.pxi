@@ -19,11 +19,11 @@ cdef int sleep_until_tick(coro me, int64_t when) except -1:
 
 
 def sleep(seconds, /):
-    """Sleep for a number of seconds (int or float); with 0 everybody else runs once, like in yield_slice().
+    """Sleep for a number of seconds; with 0 everybody else runs once, like in yield_slice().
 
     Returns None, early if somebody schedules the thread. As ``time.sleep`` does, it raises TypeError for what is not a
     number, and ValueError for a negative number and NaN. Without a loop it is ``time.sleep``."""
-    if isinstance(seconds, (int, float)) and seconds < 0:
+    if seconds_of(seconds) < 0:
         raise ValueError(f"expected a number of seconds to sleep of at least 0, not {seconds!r}")
     sleep_relative(seconds)
 
@@ -31,7 +31,7 @@ def sleep(seconds, /):
 def sleep_relative(delta, /):
     """The classic name of ``coro.sleep``, with one difference: a negative number counts as 0.
 
-    Sleeps for ``delta`` seconds (int or float); 0 or less lets everybody else run once. Returns None, early if somebody
+    Sleeps for ``delta`` seconds; 0 or less lets everybody else run once. Returns None, early if somebody
     schedules the thread. TypeError or ValueError when it is not a number."""
     cdef coro me
     cdef int64_t when

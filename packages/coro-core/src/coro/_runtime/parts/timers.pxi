@@ -65,20 +65,25 @@ cdef int forget_bomb(coro t, timebomb bomb) except -1:
     return 0
 
 
+cdef double seconds_of(object delta) except? -1.0:
+    """`delta` as a number of seconds, see _runtime/arguments.py, which says what is wrong with it: TypeError,
+    ValueError."""
+    cdef double seconds
+    if type(delta) is float:
+        seconds = PyFloat_AS_DOUBLE(delta)
+        if seconds == seconds:
+            return seconds
+    elif type(delta) is int:
+        seconds = PyLong_AsDouble(delta)
+        if seconds != -1.0 or PyErr_Occurred() == NULL:
+            return seconds
+        PyErr_Clear()       # too large for a float
+    return number_of_seconds(delta)
+
+
 cdef int64_t deadline_after(object delta) except -1:
     """`delta` seconds from now in ticks; TypeError and ValueError say what is wrong with it."""
-    cdef double seconds
-    if not isinstance(delta, (int, float)):
-        if not hasattr(type(delta), "__float__"):
-            raise TypeError(f"expected a number of seconds, not {type(delta).__name__}: {delta!r}")
-        seconds = float(delta)
-    else:
-        try:
-            seconds = delta
-        except OverflowError:
-            seconds = 1e18 if delta > 0 else 0.0
-    if seconds != seconds:
-        raise ValueError("expected a number of seconds, not NaN")
+    cdef double seconds = seconds_of(delta)
     if seconds <= 0:
         return coro_now(ticker)
     return coro_now(ticker) + coro_from_seconds(ticker, seconds)
