@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, SupportsFloat
 
 from coro._runtime import scheduler
 from coro.exceptions import Interrupted, LoopError, Shutdown
@@ -275,12 +275,24 @@ class group:
             self._children[thread] = None
         return thread
 
-    def wait_for_room(self) -> None:
+    def wait_for_room(self, timeout: SupportsFloat | None = None) -> None:
         """Wait until ``spawn`` would start a thread at once; for loops that should not run ahead of their children.
 
-        Raises GroupError once the group is closing.
+        ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over.
+        TypeError or ValueError when it is not a number; GroupError once the group is closing; YieldFromMain in main.
         """
+        limit = scheduler._CallLimit(timeout, "group.wait_for_room()")
         me = scheduler._running_thread()
+        if not self._closed and self._full():
+            with limit:
+                self._await_room(me)
+        if self._closed:
+            raise GroupError(
+                f"there will be no room in {self!r}: it starts no more threads; "
+                "look at its `closed` first"
+            )
+
+    def _await_room(self, me: scheduler.coro) -> None:
         while not self._closed and self._full():
             self._room_waiters.append(me)
             try:
@@ -288,11 +300,6 @@ class group:
             finally:
                 if me in self._room_waiters:
                     self._room_waiters.remove(me)
-        if self._closed:
-            raise GroupError(
-                f"there will be no room in {self!r}: it starts no more threads; "
-                "look at its `closed` first"
-            )
 
     def shutdown(self) -> None:
         """Ask all children to end, and close the group.  Does not wait; the end of the block does.

@@ -19,7 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, SupportsFloat
 
 from coro._introspection.lock_cycles import find_cycle, holders_of, waits_for
 from coro._runtime import scheduler
@@ -118,9 +118,21 @@ class MutexLockSmith(LockSmith):
 
     # -- by name
 
-    def lock(self, key: Hashable) -> bool:
+    def lock(self, key: Hashable, timeout: SupportsFloat | None = None) -> bool:
         """Wait until the name ``key`` is free, and lock it. Returns True if the thread had to wait. Raises
-        DeadlockError if waiting would close a cycle; nothing is locked then."""
+        DeadlockError if waiting would close a cycle; nothing is locked then.
+
+        ``timeout`` is a number of seconds, 0 to try only, None for ever; ``coro.TimeoutError`` when it is over, and
+        nothing is locked. TypeError or ValueError when it is not a number."""
+        if timeout is not None:
+            limit = scheduler._CallLimit(timeout, "MutexLockSmith.lock()")
+            if not self.try_lock(key):
+                return False
+            with limit:
+                return self._lock(key)
+        return self._lock(key)
+
+    def _lock(self, key: Hashable) -> bool:
         me = scheduler.current()
         waited = self._pass_gate(me)
         lock = self._use(key)
@@ -158,9 +170,9 @@ class MutexLockSmith(LockSmith):
         self._let_go(scheduler.current())
 
     @contextmanager
-    def holding(self, key: Hashable) -> Iterator[None]:
-        """``with smith.holding(key):`` locks and unlocks."""
-        self.lock(key)
+    def holding(self, key: Hashable, timeout: SupportsFloat | None = None) -> Iterator[None]:
+        """``with smith.holding(key):`` locks and unlocks; ``timeout`` and errors as for lock()."""
+        self.lock(key, timeout)
         try:
             yield
         finally:
@@ -173,9 +185,18 @@ class MutexLockSmith(LockSmith):
 
     # -- all names
 
-    def lock_global(self) -> bool:
+    def lock_global(self, timeout: SupportsFloat | None = None) -> bool:
         """Wait until nobody else holds any name, and keep everybody out. Returns True when the thread had to wait.
-        DeadlockError when waiting would close a cycle."""
+        DeadlockError when waiting would close a cycle; ``timeout`` as for lock()."""
+        if timeout is not None:
+            limit = scheduler._CallLimit(timeout, "MutexLockSmith.lock_global()")
+            if not self.try_lock_global():
+                return False
+            with limit:
+                return self._lock_global()
+        return self._lock_global()
+
+    def _lock_global(self) -> bool:
         me = scheduler.current()
         if self._global.locked() and not self._global.has_lock():
             self._look(me, self._global)

@@ -10,7 +10,7 @@ Cost: a thread for every call, made when it may run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, SupportsFloat, TypeVar, overload
 
 from coro._runtime import scheduler
 from coro.exceptions import Shutdown
@@ -70,14 +70,23 @@ class _Run:
 
 @overload
 def in_parallel(
-    fun_arg_list: Iterable[tuple[Callable[..., _T], Sequence[Any]]], *, shutdown: bool = False
+    fun_arg_list: Iterable[tuple[Callable[..., _T], Sequence[Any]]],
+    *,
+    shutdown: bool = False,
+    timeout: SupportsFloat | None = None,
 ) -> list[_T]: ...
 @overload  # calls of several kinds in one list, which have no common type
 def in_parallel(
-    fun_arg_list: Iterable[tuple[Callable[..., Any], Sequence[Any]]], *, shutdown: bool = False
+    fun_arg_list: Iterable[tuple[Callable[..., Any], Sequence[Any]]],
+    *,
+    shutdown: bool = False,
+    timeout: SupportsFloat | None = None,
 ) -> list[Any]: ...
 def in_parallel(
-    fun_arg_list: Iterable[tuple[Callable[..., Any], Sequence[Any]]], *, shutdown: bool = False
+    fun_arg_list: Iterable[tuple[Callable[..., Any], Sequence[Any]]],
+    *,
+    shutdown: bool = False,
+    timeout: SupportsFloat | None = None,
 ) -> list[Any]:
     """Call each function of ``fun_arg_list``, ``[(function, args), ...]``, in a thread of its own. Wait until all have
     ended.
@@ -85,8 +94,10 @@ def in_parallel(
     Returns the results in the order of the list; ``[]`` for an empty list, without waiting.  Raises InParallelError
     when any call failed (every exception counts, Shutdown too), TypeError when an entry is no such pair.  A caller that
     is interrupted leaves at once; the calls go on by themselves, or are asked to end if ``shutdown`` is true.  What
-    they raise after that goes to the exception notifier.
+    they raise after that goes to the exception notifier.  The same happens with ``coro.TimeoutError`` when ``timeout``
+    seconds are over (None: no limit; with 0 nothing is started).  TypeError or ValueError when it is not a number.
     """
+    limit = scheduler._CallLimit(timeout, "in_parallel()")
     if not isinstance(fun_arg_list, Iterable):
         raise TypeError(
             f"expected a list of pairs of a function and a tuple of its arguments, not {type(fun_arg_list).__name__}"
@@ -107,13 +118,14 @@ def in_parallel(
     run = _Run(len(calls))
     threads: list[scheduler.coro] = []
     try:
-        for index, (function, args) in enumerate(calls):
-            name = getattr(function, "__qualname__", None)
-            if not isinstance(name, str):
-                name = type(function).__qualname__
-            threads.append(scheduler.spawn(run.call, index, function, args, thread_name=name))
-        for thread in threads:
-            thread.join()
+        with limit:
+            for index, (function, args) in enumerate(calls):
+                name = getattr(function, "__qualname__", None)
+                if not isinstance(name, str):
+                    name = type(function).__qualname__
+                threads.append(scheduler.spawn(run.call, index, function, args, thread_name=name))
+            for thread in threads:
+                thread.join()
     except BaseException:
         run.abandoned = True
         if shutdown:
@@ -137,10 +149,23 @@ def in_parallel(
 
 
 @overload
-def parallel_map(function: Callable[[_A], _T], a: Iterable[_A], /, *, limit: int | None = None) -> list[_T]: ...
+def parallel_map(
+    function: Callable[[_A], _T],
+    a: Iterable[_A],
+    /,
+    *,
+    limit: int | None = None,
+    timeout: SupportsFloat | None = None,
+) -> list[_T]: ...
 @overload
 def parallel_map(
-    function: Callable[[_A, _B], _T], a: Iterable[_A], b: Iterable[_B], /, *, limit: int | None = None
+    function: Callable[[_A, _B], _T],
+    a: Iterable[_A],
+    b: Iterable[_B],
+    /,
+    *,
+    limit: int | None = None,
+    timeout: SupportsFloat | None = None,
 ) -> list[_T]: ...
 @overload
 def parallel_map(
@@ -151,6 +176,7 @@ def parallel_map(
     /,
     *,
     limit: int | None = None,
+    timeout: SupportsFloat | None = None,
 ) -> list[_T]: ...
 @overload
 def parallel_map(
@@ -162,17 +188,25 @@ def parallel_map(
     /,
     *more: Iterable[Any],
     limit: int | None = None,
+    timeout: SupportsFloat | None = None,
 ) -> list[_T]: ...
 def parallel_map(
-    function: Callable[..., _T], iterable: Iterable[Any], /, *more: Iterable[Any], limit: int | None = None
+    function: Callable[..., _T],
+    iterable: Iterable[Any],
+    /,
+    *more: Iterable[Any],
+    limit: int | None = None,
+    timeout: SupportsFloat | None = None,
 ) -> list[_T]:
     """Like ``list(map(function, iterable, *more))``, with every call in a thread of its own.
 
     At most ``limit`` of them run at once (None: all). The iterables are advanced in the calling thread, and no faster
     than the calls are made.  Returns the results in order.  When a call or an iterable fails, the others are shut down,
     and the failures leave as an ExceptionGroup.  An interruption of the caller leaves as it is.  No thread is left
-    behind either way.  A call that other code has shut down counts as failed.  TypeError or ValueError for an
-    impossible ``limit``.
+    behind either way.  A call that other code has shut down counts as failed.
+
+    ``timeout`` limits the whole, in seconds: ``coro.TimeoutError`` when it is over, and the calls are shut down (None:
+    no limit; with 0 nothing is started).  TypeError or ValueError for an impossible ``limit`` or ``timeout``.
     """
     scheduler._check_function(function)
     results: dict[int, _T] = {}
@@ -182,7 +216,7 @@ def parallel_map(
 
     number = 0
     name = getattr(function, "__qualname__", None)
-    with group(limit) as g:
+    with scheduler._CallLimit(timeout, "parallel_map()"), group(limit) as g:
         for args in zip(iterable, *more, strict=False):
             if limit is not None:
                 g.wait_for_room()

@@ -21,13 +21,13 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, SupportsFloat
 
 from coro import oserrors
 from coro._net.sock import fd_sock
-from coro._poll.children import handlers_held, reap, waitpid
+from coro._poll.children import handlers_held, reap, reap_if_ended, waitpid
 from coro._poll.events import EVFILT, NOTE, wait_for
 from coro._runtime import scheduler
 from coro.exceptions import Interrupted, LoopError, Shutdown
@@ -92,13 +92,16 @@ class _Process(Protocol):
     def join(self, timeout: float | None = None) -> None: ...
 
 
-def join(process: _Process, /) -> int:
+def join(process: _Process, /, timeout: SupportsFloat | None = None) -> int:
     """Wait for the end of a ``multiprocessing.Process``, whatever its start method; returns its exit code.
 
     Suspends the calling thread only, where ``process.join()`` holds up the loop.  An interrupted call can be repeated.
+    ``timeout`` is a number of seconds, 0 to look only, None for ever; coro.TimeoutError when it is over, and the
+    process goes on (``process.join(timeout)`` returns None then).  TypeError or ValueError when it is not a number.
     Raises SimultaneousError when another thread waits for the same process, ValueError when it was not started,
     oserrors.ECHILD when it is the child of another process, and what every blocking call raises outside a thread.
     """
+    limit = scheduler._CallLimit(timeout, "process.join()")
     if not hasattr(process, "sentinel"):
         raise TypeError(f"expected a multiprocessing.Process, not {type(process).__name__}: {process!r}")
     pid = process.pid
@@ -107,14 +110,19 @@ def join(process: _Process, /) -> int:
     if getattr(process, "_parent_pid", None) not in (None, os.getpid()):
         raise oserrors.ECHILD(f"{process!r} is a child of another process, of which this is a fork; wait for it there")
     if process.exitcode is None:
-        try:
-            wait_for(pid, EVFILT.PROC, NOTE.EXIT)
-        except (ChildProcessError, ProcessLookupError):
-            wait_for(process.sentinel, EVFILT.READ)  # a child of the fork server, which tells us by this pipe
+        with limit:
+            _await_end(process, pid)
     process.join()
     code = process.exitcode
     assert code is not None
     return code
+
+
+def _await_end(process: _Process, pid: int) -> None:
+    try:
+        wait_for(pid, EVFILT.PROC, NOTE.EXIT)
+    except (ChildProcessError, ProcessLookupError):
+        wait_for(process.sentinel, EVFILT.READ)  # a child of the fork server, which tells us by this pipe
 
 
 class CoroProcess:
@@ -151,22 +159,31 @@ class CoroProcess:
         """The exit code; minus the signal's number if a signal ended it; None before ``wait``."""
         return None if self.status is None else os.waitstatus_to_exitcode(self.status)
 
-    def wait(self) -> int:
+    def wait(self, timeout: SupportsFloat | None = None) -> int:
         """Wait for the end; returns the status as ``waitpid`` does.  Any number of threads may wait, also afterwards.
 
+        ``timeout`` is a number of seconds, 0 to look only, None for ever; coro.TimeoutError when it is over, and the
+        job goes on (``killpg`` or ``abandon`` end it).  TypeError or ValueError when it is not a number.
         oserrors.ECHILD when other code has reaped the process, and in a process that was forked from its parent.
         """
         self._check_parent()
-        me = scheduler._running_thread() if self.status is None else None
+        limit = scheduler._CallLimit(timeout, "CoroProcess.wait()")
+        if self.status is None:
+            me = scheduler._running_thread()
+            if timeout is not None and self._reaper is None:
+                self._reap_by(reap_if_ended)
+            if self.status is None:
+                with limit:
+                    self._await_end(me)
+        assert self.status is not None
+        return self.status
+
+    def _await_end(self, me: scheduler.coro) -> None:
         while self.status is None:
-            assert me is not None
             if self._reaper is None:
                 self._reaper = me
                 try:
-                    reap(self)
-                except oserrors.ECHILD:
-                    self._popen.returncode = 0  # nothing is left to wait for, says subprocess in this case
-                    raise
+                    self._reap_by(reap)
                 finally:
                     self._reaper = None
             else:
@@ -175,7 +192,13 @@ class CoroProcess:
                     scheduler._suspend(self)
                 finally:
                     self._others.remove(me)
-        return self.status
+
+    def _reap_by(self, function: Callable[[CoroProcess], None]) -> None:
+        try:
+            function(self)
+        except oserrors.ECHILD:
+            self._popen.returncode = 0  # nothing is left to wait for, says subprocess in this case
+            raise
 
     def _check_parent(self) -> None:
         if self._parent != os.getpid():
@@ -427,7 +450,7 @@ def _job(
     scheduler._running_thread()  # refuse before anything is started
     if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"expected bytes as input, not {type(data).__name__}; encode() text first")
-    limit = scheduler.timeout(timeout) if timeout else None
+    limit = None if timeout is None else scheduler.timeout(timeout)
     process = spawn_job_bg(command, DEV_NULL if data is None else PIPE, PIPE, stderr, None, cwd, env, pgrp)
     try:
         if limit is None:
@@ -465,7 +488,8 @@ def capture(
     background, and ProcessTimeout has what was written so far; every other exception kills the group too.  The other
     parameters are those of ``spawn_job_bg``.  The output ends when all processes that hold it have ended or closed it.
     """
-    status, output, _ = _job(command, STDOUT if tie_out_err else DEV_NULL, cwd, env, timeout, pgrp, input)
+    limit = None if timeout == 0 else timeout
+    status, output, _ = _job(command, STDOUT if tie_out_err else DEV_NULL, cwd, env, limit, pgrp, input)
     return status, output
 
 
@@ -479,7 +503,7 @@ def capture_with_stderr(
     input: bytes | None = None,
 ) -> tuple[int, bytes, bytes]:
     """Like ``capture``, with the same parameters, but the errors apart: returns ``(status, output, errors)``."""
-    return _job(command, PIPE, cwd, env, timeout, pgrp, input)
+    return _job(command, PIPE, cwd, env, None if timeout == 0 else timeout, pgrp, input)
 
 
 def run(
@@ -495,7 +519,7 @@ def run(
     """Run the program ``command`` like ``subprocess.run(..., capture_output=True)``. Returns the same kind of record.
 
     ``check`` makes an exit code other than 0 raise ``subprocess.CalledProcessError``.  A ``timeout`` (seconds, None for
-    none) raises ProcessTimeout, see ``capture``.
+    none, 0 for no waiting at all) raises ProcessTimeout, see ``capture``.
     """
     status, out, err = _job(command, PIPE, cwd, env, timeout, pgrp, input)
     done = subprocess.CompletedProcess(command, os.waitstatus_to_exitcode(status), out, err)

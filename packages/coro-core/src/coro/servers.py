@@ -28,7 +28,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, SupportsFloat, TypeVar
 
 from coro import oserrors
 from coro._net.listeners import Listener, open_listeners
@@ -204,37 +204,41 @@ class Server:
         if self._connections is not None:
             self._connections.shutdown()
 
-    def wait(self) -> None:
+    def wait(self, timeout: SupportsFloat | None = None) -> None:
         """Wait until the server has ended: it was stopped, and all handlers have returned.
 
-        Raises the OSError or ClosedError that ended it, if one did; ServerError in one of its own handlers.
+        ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over, and
+        the server goes on. TypeError or ValueError when it is not a number. Raises the OSError or ClosedError that
+        ended it, if one did; ServerError in one of its own handlers.
         """
         self._refuse_inside("wait")
-        self._ended.wait()
+        limit = scheduler._CallLimit(timeout, "Server.wait()")
+        if not self._ended.is_set():
+            with limit:
+                self._ended.wait()
         if self._error is not None:
             raise self._error.with_traceback(None)
 
-    def drain(self, timeout: float | None = None) -> bool:
+    def drain(self, timeout: SupportsFloat | None = None) -> bool:
         """End in order: accept no more connections, and wait until the handlers have returned.
 
         After ``timeout`` seconds (None: no limit) those that still run get Shutdown and are waited for. Returns
-        whether all had returned by themselves. ServerError in one of the server's own handlers; TypeError and
-        ValueError for a limit that is no number of seconds.
+        whether all had returned by themselves. ServerError in one of the server's own handlers; TypeError or
+        ValueError when ``timeout`` is not a number.
         """
         self._refuse_inside("drain")
         if timeout is not None:
-            timeout = arguments.seconds(timeout, "the limit")
+            timeout = arguments.number_of_seconds(timeout, "timeout")
         self.stop()
         if timeout is None:
             self._ended.wait()
             return True
-        try:
-            scheduler.with_timeout(timeout, self._ended.wait)
-        except TimeoutError:
+        with scheduler.move_on_after(timeout) as scope:
+            self._ended.wait()
+        if scope.expired:
             self.shutdown()
             self._ended.wait()
-            return False
-        return True
+        return not scope.expired
 
     def close(self) -> None:
         """Shut down and wait for the end. Does nothing when the server has ended. In one of the server's own handlers

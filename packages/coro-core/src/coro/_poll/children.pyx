@@ -26,6 +26,7 @@ from coro._runtime.scheduler cimport coro, running_thread, wake
 from coro import oserrors
 from coro._poll.events import EVFILT, NOTE, wait_for
 from coro._poll.descriptors import kevent_key
+from coro._runtime.scheduler import _CallLimit
 from coro.exceptions import SimultaneousError
 
 require_abi()
@@ -60,10 +61,20 @@ cdef int no_child(object pid) except -1:
                           "let only one place wait for it") from None
 
 
+cdef bint reap_now(object pid, int *status) except -1:
+    """Reap a child if it has ended."""
+    cdef int found = c_waitpid(pid, status, WNOHANG)
+    if found < 0 and errno != EINTR:
+        if errno == ECHILD:
+            no_child(pid)
+        raise oserrors.make(errno)
+    return found > 0
+
+
 cdef int await_child(object pid) except? -1:
     """Wait for the end of a child, reap it, and return its status."""
     cdef coro me
-    cdef int number = pid, status = 0, found
+    cdef int number = pid, status = 0
     me = running_thread()
     if number in waiting:
         raise SimultaneousError(me, waiting[number], kevent_key(EVFILT.PROC, number))
@@ -74,25 +85,25 @@ cdef int await_child(object pid) except? -1:
                 wait_for(number, EVFILT.PROC, NOTE.EXIT)
             except (ChildProcessError, ProcessLookupError):
                 no_child(pid)
-            found = c_waitpid(number, &status, WNOHANG)
-            if found > 0:
+            if reap_now(number, &status):
                 return status
-            if found < 0 and errno != EINTR:
-                if errno == ECHILD:
-                    no_child(pid)
-                raise oserrors.make(errno)
     finally:
         waiting.pop(number, None)
 
 
-def waitpid(pid, /):
+def waitpid(pid, /, timeout=None):
     """Wait for the end of a child and reap it: ``(pid, status)`` as from ``os.waitpid``, see os.waitstatus_to_exitcode.
 
     Suspends the calling thread only; returns at once for a child that has ended already.  An interrupted call reaps
-    nothing and can be repeated.  Raises SimultaneousError when another thread waits for the same child, oserrors.ECHILD
-    when there is no such child (or somebody else reaped it), ValueError for a pid below 1 (there is no waiting for just
+    nothing and can be repeated.  ``timeout`` is a number of seconds, 0 to look only, None for ever; coro.TimeoutError
+    when it is over, and the child goes on.  TypeError or ValueError when it is not a number.
+
+    Raises SimultaneousError when another thread waits for the same child, oserrors.ECHILD when there is no such child
+    (or somebody else reaped it), ValueError for a pid below 1 (there is no waiting for just
     any child), TypeError when it is no int, and what every blocking call raises outside a thread.
     """
+    cdef int status = 0
+    limit = _CallLimit(timeout, "waitpid()")
     if not isinstance(pid, int):
         raise TypeError(f"a process is known by its number, an int, not {type(pid).__name__}: {pid!r}")
     if pid < 1:
@@ -100,7 +111,25 @@ def waitpid(pid, /):
     if pid > 0x7FFFFFFF:
         running_thread()
         no_child(pid)
-    return pid, await_child(pid)
+    if timeout is not None and pid not in waiting:
+        running_thread()
+        if reap_now(pid, &status):
+            return pid, status
+    with limit:
+        return pid, await_child(pid)
+
+
+def reap_if_ended(process):
+    """Reap a CoroProcess that nobody waits for, if it has ended: its status is there then."""
+    cdef int status = 0
+    if process.pid not in waiting and reap_now(process.pid, &status):
+        note_status(process, status)
+
+
+cdef int note_status(object process, int status) except -1:
+    process.status = status
+    process._popen.returncode = exit_code(status)     # or it would warn, and reap by itself
+    return 0
 
 
 def reap(process):
@@ -109,8 +138,7 @@ def reap(process):
     cdef int status
     try:
         status = await_child(process.pid)
-        process.status = status
-        process._popen.returncode = exit_code(status)     # or it would warn, and reap by itself
+        note_status(process, status)
     finally:
         for thread in process._others:
             wake(<coro?>thread, None)

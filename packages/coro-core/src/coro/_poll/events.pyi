@@ -1,7 +1,7 @@
 """Types of the event interface (compiled module)."""
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
-from typing import Protocol, TypeVar, overload
+from typing import Protocol, SupportsFloat, TypeVar, overload
 
 from coro._poll.descriptors import FdPoller, kevent_key, kevent_target, py_kevent
 from coro._poll.filters import EFILT as EFILT
@@ -44,7 +44,9 @@ event_map: EventMap
 
 class EventPoller(FdPoller): ...
 
-def wait_for(ident: _Ident, filter: int, fflags: int = 0, data: int = 0) -> py_kevent: ...
+def wait_for(
+    ident: _Ident, filter: int, fflags: int = 0, data: int = 0, timeout: SupportsFloat | None = None
+) -> py_kevent: ...
 def set_handler(
     event: tuple[_Ident, int],
     handler: Callable[[py_kevent], object],

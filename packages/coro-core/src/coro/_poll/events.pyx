@@ -47,6 +47,7 @@ from coro._clock.ticks cimport from_ns, now as ticks_now
 
 from coro import oserrors
 from coro._poll.filters import EFILT, EV, EVFILT, NOTE
+from coro._runtime.scheduler import _CallLimit
 from coro.exceptions import ClosedError, LoopError, SimultaneousError, YieldFromMain
 
 require_abi()
@@ -683,7 +684,7 @@ cdef EventPoller event_poller():
 
 # -- The public functions ----------------------------------------------------------------------------
 
-def wait_for(ident, filter, fflags=0, data=0):
+def wait_for(ident, filter, fflags=0, data=0, timeout=None):
     """Wait until an event happens, once.
 
     ident: what it is about: for READ, WRITE, EXCEPT and VNODE a descriptor (or an object with ``fileno()``),
@@ -691,6 +692,8 @@ def wait_for(ident, filter, fflags=0, data=0):
     filter: one of ``EVFILT``.
     fflags: ``NOTE`` bits: what to look for (VNODE, at least one), the unit of ``data`` (TIMER).
     data: TIMER only: time until it fires, in milliseconds or the unit given.
+    timeout: a number of seconds, None for ever; coro.TimeoutError when it is over. With 0 that is always so, since it
+    is the loop that asks the kernel.
 
     Returns a py_kevent.  Its ``data`` is the wait status for PROC (the child is not reaped), the number of
     arrivals for SIGNAL, of expirations for TIMER; ``fflags`` says what happened to a VNODE; ``flags`` has
@@ -700,10 +703,15 @@ def wait_for(ident, filter, fflags=0, data=0):
     Raises SimultaneousError when that event has a waiter or a handler already; ClosedError when the
     descriptor is closed meanwhile; an oserrors class when the kernel refuses (ESRCH: no such process, ECHILD:
     not a child, EBADF); ValueError for arguments the filter cannot have, TypeError for a filter that is no int;
+    TypeError or ValueError for a timeout that is not a number;
     YieldFromMain outside a thread; and interruptions.
     """
+    limit = None if timeout is None else _CallLimit(timeout, "wait_for()")
     check_filter(filter)
-    return event_poller().wait_event(ident, filter, fflags, data)
+    if limit is None:
+        return event_poller().wait_event(ident, filter, fflags, data)
+    with limit:
+        return event_poller().wait_event(ident, filter, fflags, data)
 
 
 # EV.ADD | EV.ONESHOT: inspect.signature can show a number, but no constant of C.
