@@ -13,6 +13,7 @@ are noticed by the finaliser of the object that carries their call.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -33,6 +34,10 @@ _T = TypeVar("_T")
 _FOREVER = 1e9
 
 
+#: All there are, for children that are forked.
+_pools: weakref.WeakValueDictionary[int, pool] = weakref.WeakValueDictionary()
+
+
 class PoolStatistics(NamedTuple):
     """State of a pool; debugging information."""
 
@@ -49,7 +54,7 @@ class PoolStatistics(NamedTuple):
 class _Call:
     """What a thread of a pool runs; it lives exactly as long as the call may still happen or is going on."""
 
-    __slots__ = ("args", "begun", "function", "kwargs", "mapped", "owner")
+    __slots__ = ("args", "begun", "forks", "function", "kwargs", "mapped", "owner")
 
     def __init__(self, owner: pool, mapped: bool, function: Any, args: Any, kwargs: Any) -> None:
         self.owner = owner
@@ -57,6 +62,7 @@ class _Call:
         self.function = function
         self.args = args
         self.kwargs = kwargs
+        self.forks = owner._forks
         self.begun = False  # last: what is not whole was not counted
 
     def __call__(self) -> Any:
@@ -76,7 +82,7 @@ class _Call:
             del self, owner  # the frames of a failure's traceback lead to this one by their f_back
 
     def __del__(self) -> None:
-        if not getattr(self, "begun", True):
+        if not getattr(self, "begun", True) and self.forks == self.owner._forks:
             self.owner._leave(None)
 
 
@@ -103,6 +109,17 @@ class pool:
         self._running = inverted_semaphore()
         self._threads: dict[scheduler.coro, None] = {}
         self._finished = 0
+        self._forks = 0  # that this pool has come through in a child: older calls that have not begun are gone
+        _pools[id(self)] = self
+
+    def _after_fork(self) -> None:
+        """In a forked child: the calls of all threads but this one are gone, and so are those who waited for room."""
+        self._threads = {t: None for t in self._threads if not t.dead}
+        lost = self._running.value - len(self._threads)
+        if lost:
+            self._forks += 1
+            self._running.release(lost)
+        self._room.release(self._size - len(self._threads) - self._room.avail)
 
     # -- calls
 
@@ -290,3 +307,8 @@ def _first_to_end_first(threads: deque[scheduler.coro]) -> None:
         watch.leave()
     threads.remove(thread)
     threads.appendleft(thread)
+
+
+def _after_fork_in_child() -> None:
+    for p in list(_pools.values()):
+        p._after_fork()

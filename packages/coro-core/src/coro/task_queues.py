@@ -2,7 +2,7 @@
 
 For programs that count what has been done (``task_done`` and ``join``), that want the newest or the smallest value
 first, or that come from threading or gevent. Where none of that is needed, ``coro.fifo`` and ``coro.channel`` do the
-same in a third of the time, and can be part of a ``coro.select``.
+same in a third of the time.
 
 A queue is a container between two semaphores: the values there are, and the room there is. So a wait is theirs: first
 come, first served; and a get or put that is interrupted gives back its unit. Nothing switches between a unit taken and
@@ -19,18 +19,24 @@ rank in no order.
 from __future__ import annotations
 
 import queue as standard
+import weakref
 from collections import deque
-from typing import Generic, NamedTuple, SupportsFloat, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, SupportsFloat, TypeVar
 
 from coro._runtime.arguments import whole
-from coro._runtime.scheduler import _check_os_thread, no_switch
+from coro._runtime.scheduler import _CallLimit, _check_os_thread, no_switch
 from coro._sync.conditions import inverted_semaphore
 from coro._sync.locks import semaphore
-from coro.exceptions import QueueShutDown, TimeoutError
+from coro.exceptions import QueueShutDown
 
 __all__ = ["QueueStatistics", "lifo_queue", "priority_queue", "queue"]
 
 _T = TypeVar("_T")
+
+
+#: All there are, for children that are forked.
+_queues: weakref.WeakValueDictionary[int, queue[Any]] = weakref.WeakValueDictionary()
 
 
 class QueueStatistics(NamedTuple):
@@ -77,6 +83,7 @@ class queue(Generic[_T]):
         self._unfinished = inverted_semaphore()
         self._shut = False
         self._begin()
+        _queues[id(self)] = self
 
     # The container; lifo_queue and priority_queue have others.
 
@@ -99,14 +106,19 @@ class queue(Generic[_T]):
         while the thread waits. TypeError or ValueError when the timeout is not a number; YieldFromMain outside a thread
         if it would have to wait.
         """
+        limit = None if timeout is None else _CallLimit(timeout, "queue.put()")
         self._refuse_if_shut()
         if self._room is not None:
             if not block:
                 if not self._room.acquire(blocking=False):
                     raise standard.Full(f"there is no room in {self!r} now; put() waits for some")
             else:
-                _acquire(self._room, timeout, "put")
-                self._refuse_if_shut()
+                _acquire(self._room, limit)
+        self._put_now(item)
+
+    def _put_now(self, item: _T) -> None:
+        """Room was found for the value."""
+        self._refuse_if_shut()
         self._unfinished.acquire()  # refuses other OS threads, so it comes before any change
         try:
             self._insert(item)
@@ -131,12 +143,17 @@ class queue(Generic[_T]):
         has no value left, also while the thread waits. TypeError or ValueError when the timeout is not a number;
         YieldFromMain outside a thread if it would have to wait.
         """
+        limit = None if timeout is None else _CallLimit(timeout, "queue.get()")
         self._refuse_if_ended()
         if not block:
             if not self._items.acquire(blocking=False):
                 raise standard.Empty(f"there is no value in {self!r} to be had now; get() waits for one")
         else:
-            _acquire(self._items, timeout, "get")
+            _acquire(self._items, limit)
+        return self._get_now()
+
+    def _get_now(self) -> _T:
+        """There is a value for the caller, or the queue is at its end."""
         self._refuse_if_ended()
         item = self._remove()
         if self._shut and not self._stored:
@@ -149,6 +166,20 @@ class queue(Generic[_T]):
         """Take the first value. ``queue.Empty`` when there is none now, ``coro.QueueShutDown`` when there will be none
         any more."""
         return self.get(block=False)
+
+    def _parts_for_select(self, putting: bool) -> tuple[semaphore | None, Callable[[], None], Callable[..., _T | None]]:
+        """For cases of a coro.select: the semaphore whose unit is needed (None: none is), what refuses, what is done
+        then."""
+        if putting:
+            return self._room, self._refuse_if_shut, self._put_now
+        return self._items, self._refuse_if_ended, self._get_now
+
+    def _after_fork(self) -> None:
+        """In a forked child: threads that are gone may have had a unit and not used it."""
+        if not self._shut:
+            self._items.release(max(0, len(self._stored) - self._items.avail))
+            if self._room is not None:
+                self._room.release(max(0, self.maxsize - len(self._stored) - self._room.avail))
 
     # -- what has been done
 
@@ -168,10 +199,11 @@ class queue(Generic[_T]):
         ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over.
         TypeError or ValueError when it is not a number; YieldFromMain outside a thread if it would have to wait.
         """
-        try:
-            self._unfinished.block_till_zero(timeout)
-        except TimeoutError:
-            raise _too_late("join", timeout) from None
+        limit = _CallLimit(timeout, "queue.join()")
+        _check_os_thread()
+        if self._unfinished.value:
+            with limit:
+                self._unfinished.block_till_zero()
 
     def shutdown(self, immediate: bool = False) -> None:
         """Let nothing more in, as ``queue.Queue.shutdown`` of Python 3.13: put() raises ``coro.QueueShutDown``, get()
@@ -309,15 +341,14 @@ class priority_queue(queue[_T]):
         return self._stored.pop()
 
 
-def _acquire(units: semaphore, timeout: SupportsFloat | None, call: str) -> None:
-    if timeout is None:
+def _after_fork_in_child() -> None:
+    for q in list(_queues.values()):
+        q._after_fork()
+
+
+def _acquire(units: semaphore, limit: _CallLimit | None) -> None:
+    if limit is None:
         units.acquire()
-        return
-    try:
-        units.acquire(1, timeout)
-    except TimeoutError:
-        raise _too_late(call, timeout) from None
-
-
-def _too_late(call: str, timeout: SupportsFloat | None) -> TimeoutError:
-    return TimeoutError(f"queue.{call}() had to wait for longer than its timeout of {timeout} s")
+    elif not units.acquire(blocking=False):
+        with limit:
+            units.acquire()

@@ -52,6 +52,8 @@ _TABLES = (
     "coro._introspection.watchdog",
     "coro._introspection.failures",
     "coro.files",
+    "coro.task_queues",
+    "coro.pools",
     "coro.servers",
     "coro.asyncio_bridge",
     "coro.file_watcher._watcher",

@@ -82,6 +82,10 @@ cdef class case:
     at a time."""
 
     cdef int operation
+    cdef Primitive served       # whose line to stand in: `what`; of a queue, one of its two semaphores
+    cdef int step               # what is done there
+    cdef object refuse          # a queue's: raises when it is shut down
+    cdef object finish          # a queue's: puts or gets, once there is a unit
     cdef readonly object what
     cdef readonly object value
     cdef object given           # PUT: the value
@@ -100,20 +104,26 @@ cdef class case:
 
     @staticmethod
     def get(queue):
-        """Take the first value out of ``queue``, a fifo or channel; the case's ``value`` is that. The select raises
-        ChannelClosed if the channel is closed and empty. Raises TypeError if it is neither."""
-        if not isinstance(queue, (fifo, channel)):
-            raise TypeError(f"expected a coro.fifo or coro.channel to get a value from, not {named(queue)}")
-        return new_case(GET, queue)
+        """Take the first value out of ``queue``, a fifo, channel or queue (also lifo_queue, priority_queue); the case's
+        ``value`` is that. The select raises ChannelClosed if the channel is closed and empty, QueueShutDown if the
+        queue is shut down and empty. Raises TypeError if it is none of these."""
+        if isinstance(queue, (fifo, channel)):
+            return new_case(GET, queue)
+        if not hasattr(type(queue), "_parts_for_select"):
+            raise TypeError(f"expected a coro.fifo, coro.channel or coro.queue to get a value from, not {named(queue)}")
+        return queue_case(GET, queue)
 
     @staticmethod
     def put(queue, item):
-        """Put ``item`` into ``queue``, a fifo or channel. The select raises ChannelClosed if the channel is closed.
-        Raises TypeError if it is neither."""
+        """Put ``item`` into ``queue``, a fifo, channel or queue (also lifo_queue, priority_queue). The select raises
+        ChannelClosed or QueueShutDown if it is closed or shut down. Raises TypeError if it is none of these."""
         cdef case c
-        if not isinstance(queue, (fifo, channel)):
-            raise TypeError(f"expected a coro.fifo or coro.channel to put a value into, not {named(queue)}")
-        c = new_case(PUT, queue)
+        if isinstance(queue, (fifo, channel)):
+            c = new_case(PUT, queue)
+        elif hasattr(type(queue), "_parts_for_select"):
+            c = queue_case(PUT, queue)
+        else:
+            raise TypeError(f"expected a coro.fifo, coro.channel or coro.queue to put a value into, not {named(queue)}")
         c.given = item
         return c
 
@@ -134,7 +144,8 @@ cdef class case:
         is not an int >= 0."""
         cdef case c
         if not isinstance(what, semaphore):
-            raise TypeError(f"expected a coro.semaphore to take units from, not {named(what)}")
+            raise TypeError(f"expected a coro.semaphore to take units from, not {named(what)}; for a pool or a "
+                            f"rate_limiter, spawn a thread that waits and use coro.case.join(thread)")
         c = new_case(ACQUIRE, what)
         c.amount = units_of(n, "the number of units")
         return c
@@ -191,9 +202,19 @@ cdef object named(object what):
 
 cdef case new_case(int operation, object what):
     cdef case c = case.__new__(case)
-    c.operation = operation
+    c.operation = c.step = operation
     c.what = what
+    c.served = what if isinstance(what, Primitive) else None
     c.fd = -1
+    return c
+
+
+cdef case queue_case(int operation, object queue):
+    """A queue is a container between two semaphores: take a unit of the right one, then put or get."""
+    cdef case c = new_case(operation, queue)
+    c.served, c.refuse, c.finish = queue._parts_for_select(operation == PUT)
+    c.step = ACQUIRE
+    c.amount = 1
     return c
 
 
@@ -294,8 +315,12 @@ cdef class Selection:
                 if self.has_happened(c):
                     return noticed(c)
             else:
-                value = (<Primitive>c.what).attempt(c.operation, c.given, c.amount)
+                if c.refuse is not None:
+                    c.refuse()
+                value = None if c.served is None else c.served.attempt(c.step, c.given, c.amount)
                 if value is not NOT_NOW:
+                    if c.finish is not None:
+                        value = finished(c)
                     c.value = value
                     return c
         return None
@@ -331,8 +356,10 @@ cdef class Selection:
                     c = self.case_of(self.all.granted)
                     self.all.granted = NULL
                     w.state = SKIPPED
-                    value = (<Primitive>c.what).conclude(c.operation, c.given, w)
+                    value = c.served.conclude(c.step, c.given, w)
                     if value is not NOT_NOW:
+                        if c.finish is not None:
+                            value = finished(c)
                         c.value = value
                         return c
         except:
@@ -341,7 +368,7 @@ cdef class Selection:
                 c = self.case_of(self.all.granted)
                 self.all.granted = NULL
                 w.state = SKIPPED
-                (<Primitive>c.what).give_back(w)
+                c.served.give_back(w)
             raise
         finally:
             if limited:
@@ -358,7 +385,7 @@ cdef class Selection:
             if c.operation == READ and isinstance(c.what, _receiver) and (<_receiver>c.what).reader is not None:
                 reader_busy(<_receiver>c.what, self.me)
         else:
-            (<Primitive>c.what).must_wait()
+            c.served.must_wait()
             self.n_lines += 1
         return 0
 
@@ -380,7 +407,7 @@ cdef class Selection:
                 r.w.ticket = ticket
                 r.w.state = SKIPPED
                 r.w.is_choice = True
-                r.line = (<Primitive>c.what).line_of(c.operation)
+                r.line = c.served.line_of(c.step)
                 r.all = &self.all
                 c.place = i
                 i += 1
@@ -410,10 +437,12 @@ cdef class Selection:
             else:
                 r = &self.records[c.place]
                 if r.w.state == SKIPPED:
-                    r.w.amount = c.amount if c.operation == ACQUIRE else c.operation if c.operation <= PUT else 0
+                    if c.refuse is not None:
+                        c.refuse()      # a queue that was shut down lets those go who stood in line
+                    r.w.amount = c.amount if c.step == ACQUIRE else c.step if c.step <= PUT else 0
                     drop_value(&r.w)
                     join_line(r.line, &r.w)
-                    (<Primitive>c.what).advance()
+                    c.served.advance()
         return 0
 
     cdef int take_slot(self, case c) except -1:
@@ -482,7 +511,7 @@ cdef class Selection:
         for c in self.cases:
             if c.operation < JOIN:
                 # That the thread has left may let others in.
-                (<Primitive>c.what).advance()
+                c.served.advance()
             elif c.joined:
                 c.joined = False
                 if not c.state.flags & FD_OWNED:
@@ -496,6 +525,11 @@ cdef case noticed(case c):
     if c.operation == JOIN:
         c.value = c.what
     return c
+
+
+cdef object finished(case c):
+    """The case of a queue, which has a unit for it: put or get."""
+    return c.finish() if c.operation == GET else c.finish(c.given)
 
 
 cdef int drop_value(waiter *w) except -1:
@@ -529,8 +563,8 @@ def select(*cases, timeout=None):
     If several operations are possible at once, one of them is chosen at random. If none is, the thread waits in line
     for all of them.
 
-    Raises what an operation raises: ChannelClosed, ClosedError, SimultaneousError. Raises what interrupts the wait; no
-    operation was performed then. Raises TypeError for an argument that is not a case; ValueError if there are no cases;
+    Raises what an operation raises: ChannelClosed, QueueShutDown, ClosedError, SimultaneousError. Raises what
+    interrupts the wait; no operation was performed then. Raises TypeError for an argument that is not a case; ValueError if there are no cases;
     RuntimeError for a case that is in use, or is given twice; TypeError or ValueError if the timeout is not a number;
     YieldFromMain or NoSwitchError if it would have to wait where that is not possible; WrongThreadError in another OS
     thread than the loop's."""
