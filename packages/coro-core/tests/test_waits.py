@@ -7,9 +7,11 @@ What is special to one primitive (its order, what counts in the last moment) is 
 import contextlib
 import functools
 import inspect
+import re
 import signal
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from support import in_jumping_run, in_loop
@@ -508,3 +510,12 @@ ELSEWHERE = {
 def test_no_call_is_missing_here():
     known = {name.split(",")[0] for name in (*WAITS, *OTHERS)}
     assert sorted(set(takers_of_timeout()) - known - set(ELSEWHERE)) == []
+
+
+def test_the_manual_lists_them():
+    manual = Path(__file__).parents[3] / "docs/basics/waiting.rst"
+    if not manual.exists():
+        pytest.skip("the tests of an installed package have no manual beside them")
+    listed = re.search(r"\.\. list of the calls.*?$(.*)^\.\. end of the list", manual.read_text(), re.M | re.S)
+    names = re.findall(r"``([\w.]+)``", listed[1])
+    assert sorted(names) == sorted({name.split(",")[0] for name in (*WAITS, *OTHERS)})

@@ -564,10 +564,10 @@ def select(*cases, timeout=None):
     for all of them.
 
     Raises what an operation raises: ChannelClosed, QueueShutDown, ClosedError, SimultaneousError. Raises what
-    interrupts the wait; no operation was performed then. Raises TypeError for an argument that is not a case; ValueError if there are no cases;
-    RuntimeError for a case that is in use, or is given twice; TypeError or ValueError if the timeout is not a number;
-    YieldFromMain or NoSwitchError if it would have to wait where that is not possible; WrongThreadError in another OS
-    thread than the loop's."""
+    interrupts the wait; no operation was performed then. Raises TypeError for an argument that is not a case;
+    ValueError if there are no cases; RuntimeError for a case that is in use, or is given twice; TypeError or ValueError
+    if the timeout is not a number; YieldFromMain or NoSwitchError if it would have to wait where that is not possible;
+    WrongThreadError in another OS thread than the loop's."""
     cdef Selection s
     cdef case found
     cdef int64_t when = 0

@@ -163,8 +163,8 @@ class virtual_clock:
 
 
 def _nanoseconds(seconds: float) -> int:
-    number = number_of_seconds(seconds)
-    if not number >= 0:
+    number = number_of_seconds(seconds, "a step of the clock, which never goes back,")
+    if number < 0:
         raise ValueError(f"expected a step of 0 or more seconds, not {seconds!r}: time never goes back")
     if number > _FARTHEST:
         raise ValueError(f"expected a step of at most {_FARTHEST:.0f} seconds, not {seconds!r}")

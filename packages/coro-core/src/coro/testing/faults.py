@@ -21,7 +21,8 @@ from typing import Any, Literal, NamedTuple
 from coro import oserrors
 from coro._net import stream as coro_stream
 from coro._net.constants import MSG, SHUT, SO, SOL
-from coro._runtime import arguments, scheduler
+from coro._runtime import scheduler
+from coro._runtime.arguments import number_of_seconds
 from coro._sync.locks import mutex
 from coro.exceptions import ClosedError
 from coro.testing._stream import Stream
@@ -53,6 +54,12 @@ def _check_least(value: float, least: float, what: str) -> None:
         raise ValueError(f"expected {what} of at least {least}, not {value!r}")
 
 
+def _seconds(value: float, what: str) -> float:
+    number = number_of_seconds(value, what)
+    _check_least(number, 0, what)
+    return number
+
+
 @dataclass(frozen=True)
 class delay:
     """Sleep before each call: ``seconds``, and a random time of up to ``jitter`` seconds more."""
@@ -62,8 +69,8 @@ class delay:
     side: Side = "both"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seconds", arguments.seconds(self.seconds, "a delay"))
-        object.__setattr__(self, "jitter", arguments.seconds(self.jitter, "a jitter"))
+        object.__setattr__(self, "seconds", _seconds(self.seconds, "a delay"))
+        object.__setattr__(self, "jitter", _seconds(self.jitter, "a jitter"))
         _check_side(self.side)
 
 
@@ -134,7 +141,7 @@ class stall:
     def __post_init__(self) -> None:
         _check_least(self.after, 0, "a number of bytes")
         if self.seconds is not None:
-            object.__setattr__(self, "seconds", arguments.seconds(self.seconds, "a duration"))
+            object.__setattr__(self, "seconds", _seconds(self.seconds, "a duration"))
         _check_side(self.side)
 
 
