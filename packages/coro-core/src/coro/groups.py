@@ -279,7 +279,8 @@ class group:
         """Wait until ``spawn`` would start a thread at once; for loops that should not run ahead of their children.
 
         ``timeout`` is a number of seconds, 0 to look only, None for ever; ``coro.TimeoutError`` when it is over.
-        TypeError or ValueError when it is not a number; GroupError once the group is closing; YieldFromMain in main.
+        TypeError or ValueError when it is not a number; GroupError once the group is closing; YieldFromMain outside a
+        thread.
         """
         limit = scheduler._CallLimit(timeout, "group.wait_for_room()")
         me = scheduler._running_thread()

@@ -516,7 +516,7 @@ def test_set_latency_warning():
     assert coro.set_latency_warning(300) == 0
     assert coro.set_latency_warning(1) == 300
     for wrong in (-1, 301):
-        with pytest.raises(ValueError, match="0 and 300"):
+        with pytest.raises(ValueError, match="from 0 .* to 300"):
             coro.set_latency_warning(wrong)
     for wrong in (1.0, "1", None, True):
         with pytest.raises(TypeError):
