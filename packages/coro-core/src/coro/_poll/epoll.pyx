@@ -118,12 +118,10 @@ cdef extern from *:
         }
     }
 
-    /* Have the alarm ring in at most ns.  0: that cannot be had.  A sleep no shorter than the one for which it was
-       set ends later, whatever the time is now: servers without timeouts do not look at the clock here. */
-    static int coro_alarm_within(coro_alarm *alarm, int64_t ns) {
+    /* Have the alarm ring in at most ns.  0: that cannot be had. */
+    static int coro_alarm_set(coro_alarm *alarm, int64_t ns) {
         int64_t now, when;
         struct itimerspec wanted;
-        if (alarm->set_for && ns >= alarm->set_for) return 1;
         now = coro_alarm_clock_ns();
         if (ns > INT64_MAX - now) ns = INT64_MAX - now;
         when = now + ns;
@@ -135,6 +133,12 @@ cdef extern from *:
         alarm->rings_at = when;
         alarm->set_for = ns;
         return 1;
+    }
+
+    /* The same, if it is not so already.  A sleep no shorter than the one for which the alarm was set ends later, whatever
+       the time is now: servers without timeouts do not look at the clock here. */
+    static inline __attribute__((always_inline)) int coro_alarm_within(coro_alarm *alarm, int64_t ns) {
+        return (alarm->set_for && ns >= alarm->set_for) || coro_alarm_set(alarm, ns);
     }
 
     /* Sleep at most ns.  The 64-bit time layout is the one this system call has on 32-bit systems as well. */
