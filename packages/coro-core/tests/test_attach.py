@@ -257,6 +257,7 @@ def test_a_client_that_is_ended_leaves_nothing(start, folder, signum):
                     "l.acquire(); l.acquire()")
     client = subprocess.Popen(
         [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+         "signal.signal(signal.SIGHUP, signal.SIG_DFL); signal.signal(signal.SIGTERM, signal.SIG_DFL); "
          f"from coro.backdoor import _client; raise SystemExit(_client.main(['{program.pid}', '--wait', '600']))"],
         env=program.environment, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -267,7 +268,7 @@ def test_a_client_that_is_ended_leaves_nothing(start, folder, signum):
         client.communicate(timeout=LIMIT)
     finally:
         client.kill()
-        client.wait()
+        client.communicate()
     assert client.returncode == (130 if signum == signal.SIGINT else 128 + signum)
     assert left(folder) == []
 

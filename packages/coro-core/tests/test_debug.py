@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from sockets_support import RawPeer
-from support import until
+from support import ok, until
 
 import coro
 from coro import debug
@@ -678,3 +678,28 @@ def test_an_exception_in_main_when_a_thread_has_begun_to_monitor():
     finally:
         sys.monitoring.set_events(tool, 0)
         sys.monitoring.free_tool_id(tool)
+
+
+def test_who_attaches_to_another_thread_may_fail_afterwards():
+    # The interpreter prepares the functions that are being executed; it did not see those of the caller. On 3.15 an
+    # exception in one of them, which nothing had prepared, ended the process.
+    assert ok("""
+        import coro
+        from coro import debug
+
+        def caller(thread):
+            debug.attach(thread)
+            try:
+                raise KeyError("after")
+            except KeyError:
+                return "caught"
+
+        def main():
+            thread = coro.spawn(lambda: coro.sleep(1000))
+            coro.yield_slice()
+            print(caller(thread))
+            thread.shutdown()
+            thread.join()
+
+        coro.run(main)
+    """) == ["caught"]

@@ -355,6 +355,9 @@ coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterprete
 #else
     ts->current_frame = kept;
 #endif
+#if CORO_HAS_LOCAL_RAISE
+    coro_interp_catch_up(ts); /* the caller's own functions could not be found meanwhile */
+#endif
     handed_function = ts->c_tracefunc;
     handed_object = ts->c_traceobj;
     ts->c_tracefunc = own_function;
