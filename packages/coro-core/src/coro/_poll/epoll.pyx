@@ -135,8 +135,8 @@ cdef extern from *:
         return 1;
     }
 
-    /* The same, if it is not so already.  A sleep no shorter than the one for which the alarm was set ends later, whatever
-       the time is now: servers without timeouts do not look at the clock here. */
+    /* The same, if it is not so already.  A sleep no shorter than the one for which the alarm was set ends later,
+       whatever the time is now: servers without timeouts do not look at the clock here. */
     static inline __attribute__((always_inline)) int coro_alarm_within(coro_alarm *alarm, int64_t ns) {
         return (alarm->set_for && ns >= alarm->set_for) || coro_alarm_set(alarm, ns);
     }
