@@ -28,7 +28,7 @@ import coro
 MODULES = """
     asyncio_bridge backdoor debug emulation file_watcher files frontdoor gc_monitor groups limits locksmith log lru
     microthreads offload optional outcomes parallel pools prefork process profiler rates read_stream resolver retries
-    servers signal_handler task_queues tb testing
+    servers signal_handler task_queues tb testing tls
 """.split()
 
 #: Classes whose objects are made by functions or by other objects.

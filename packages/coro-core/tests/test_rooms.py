@@ -35,7 +35,7 @@ ORDER = """
     _sync
     _introspection
     groups outcomes parallel pools rates retries task_queues signal_handler servers process files event_queue lru limits
-    read_stream locksmith gc_monitor
+    read_stream locksmith gc_monitor tls
     asyncio_bridge log microthreads profiler print_profile file_watcher emulation
     _entry
     prefork

@@ -228,6 +228,7 @@ if _typing.TYPE_CHECKING:
     from coro import tb as tb
     from coro import test as test
     from coro import testing as testing
+    from coro import tls as tls
     from coro._net.stream import Stream as Stream
 
     now: int

@@ -2,16 +2,19 @@
 
 An SSLSocket does its work through an object of OpenSSL's, `_sslobj`, which reads and writes the descriptor itself.
 That attribute becomes a property: whoever looks gets a stand-in whose read, write, handshake and shutdown put the
-socket into non-blocking mode for the moment of the call, and suspend the coro thread for what OpenSSL wants.
+socket into non-blocking mode for the moment of the call, and suspend the coro thread for what OpenSSL wants. How calls
+are repeated is in _net/tls.py, which ``coro.tls`` stands on, too.
 
-Cost: two system calls for the mode above those of the original. Rejected: memory buffers of OpenSSL's, which copy all
-data once more.
+Cost: two system calls for the mode above those of the original. Rejected: memory buffers as ``coro.tls`` has them. A
+program that was written for the original may look at the descriptor between two calls, or hand it to somebody else, and
+must find there what OpenSSL has not read.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from coro._net.tls import until_done
 from coro.emulation import _blocking
 from coro.emulation._modules import socket as _socket
 from coro.emulation._plan import Plan
@@ -29,14 +32,13 @@ def _call(sock: Any, method: Any, args: tuple[Any, ...], what: str) -> Any:
     if timeout == 0.0 or not _blocking.in_thread_of_loop():
         return method(*args)
     deadline = _socket._deadline(timeout)
-    while True:
-        try:
-            return _socket.at_once(sock, timeout, method, *args)
-        except ssl.SSLWantReadError:
-            writing = False
-        except ssl.SSLWantWriteError:
-            writing = True
+
+    def wait(writing: bool) -> None:
         _socket.wait_socket(sock, writing, deadline, what)
+
+    return until_done(
+        ssl.SSLWantReadError, ssl.SSLWantWriteError, wait, _socket.at_once, sock, timeout, method, *args
+    )
 
 
 class _Waiting:

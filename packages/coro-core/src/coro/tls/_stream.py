@@ -1,0 +1,834 @@
+"""The stream that speaks TLS over another one: ``TLSStream``.
+
+It owns the input and output, and an *engine* turns plain text into records and back, in memory. The engine never waits;
+so a thread is suspended only inside of ``recv`` and ``send`` of the stream below, which can be interrupted anywhere and
+lose nothing. One thread reads and others write at the same time. What stands between them is small:
+
+* Ciphertext is sent in the order in which it was made. The lock of the sending side is held from making it to sending
+  it. What an interrupted thread had made and not sent is kept, and leaves before anything else: ``_rest``.
+* What reading makes the engine say (alerts, mostly) never keeps the reader: it is sent if that is possible at once,
+  and by the next writer otherwise.
+* An end of the stream below is a clean end only behind the peer's close_notify.
+
+Cost: an object of 200 bytes and a lock for each connection, beside the engine; 1 us for a call that moves a KiB, beside
+what the engine and the socket take. What is asked of the stream below grows with what it gives, from 4 KiB to 64 KiB,
+because the engine's buffer stays as large as it has ever been. Rejected: a thread for each direction (a switch for each
+record), and letting a reader wait until its alert is sent (two peers that only write would wait for each other).
+
+Longer than most files here, because half of it are the calls of a sock with what they do and raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, NamedTuple, Self, SupportsFloat, cast
+
+from coro import oserrors
+from coro._net.constants import MSG, SHUT
+from coro._net.sock import sock
+from coro._net.tls import HandshakeError, HandshakeTimeout, ProtocolError, TLSError, until_done
+from coro._runtime import arguments, scheduler
+from coro._sync.locks import mutex
+from coro.exceptions import ClosedError, TimeoutError, end_of_stream
+from coro.tls._engine import Engine
+
+__all__ = ["TLSStatistics", "TLSStream"]
+
+_Buffer = bytes | bytearray | memoryview
+
+#: Seconds that a handshake may take unless told otherwise.
+HANDSHAKE_TIMEOUT = 10.0
+#: Seconds that close() waits at most until the farewell is sent.
+CLOSE_TIMEOUT = 1.0
+#: Plain bytes that become records before they are sent: four full ones (RFC 8446 section 5.1: 2**14 bytes each).
+CHUNK = 65536
+#: The most that one record carries; more in one read would only be cut from a larger object.
+RECORD = 16384
+#: What is asked of the stream below: at first, and at most.
+BLOCK_FIRST = 4096
+BLOCK_MOST = 65536
+#: Bytes of a handshake that a peer may send; the longest chains of certificates take a tenth.
+HANDSHAKE_MOST = 512 * 1024
+#: Answers that a peer may provoke without taking any.
+ANSWERS_MOST = 65536
+
+
+class _Never(Exception):
+    """Stands for wishes that an engine does not have."""
+
+
+# The state of a stream: bits.
+_NEW = 0
+_OPEN = 1  # the handshake is done
+_PEER_ENDED = 2  # the peer's close_notify has come
+_SHUT = 4  # our close_notify is made
+_DOWN = 8  # the stream below was shut: its end is no attack
+_CLOSING = 16
+_STATES = {
+    _NEW: "before its handshake",
+    _OPEN: "open",
+    _OPEN | _SHUT: "open to receive",
+    _OPEN | _PEER_ENDED: "open to send",
+}
+# The class, where a parameter hides its name.
+_sock = sock
+
+
+
+
+class TLSStatistics(NamedTuple):
+    """State of a TLSStream; debugging information."""
+
+    #: ``"TLSv1.3"`` say; None before the handshake.
+    version: str | None
+    #: The name of the cipher, None before the handshake.
+    cipher: str | None
+    #: Whether an earlier session shortened the handshake.
+    session_reused: bool
+    #: Bytes that have come and are not decrypted yet.
+    received: int
+    #: Bytes that are encrypted and not sent yet.
+    unsent: int
+    #: Threads that wait for their turn to send.
+    senders: int
+
+
+class TLSStream:
+    """A ``coro.Stream`` that speaks TLS over another one. ``wrap`` of a context makes it: ``sock`` is the stream below,
+    which belongs to this one from now on, and ``engine`` does the work of TLS.
+
+    One thread may receive while others send. A call that is interrupted, by ``coro.timeout`` say, leaves the stream
+    usable: nothing that was received is lost, and records that were begun are completed by the next call that sends.
+
+    ``recv`` returns ``b""`` only if the peer has ended its side with close_notify. A stream that ends without it raises
+    TruncatedError. What the peer does wrong raises ProtocolError, as does an alert of the peer's; the connection is of
+    no more use then, and each later call raises the same. Errors of the stream below (ConnectionResetError, ClosedError
+    and others) are passed on.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_again",
+        "_back",
+        "_block",
+        "_context",
+        "_direct",
+        "_ended",
+        "_engine",
+        "_incoming",
+        "_lock",
+        "_outgoing",
+        "_primed",
+        "_rest",
+        "_sock",
+        "_state",
+        "_tls",
+        "_trouble",
+        "_want",
+    )
+
+    def __init__(self, sock: Any, engine: Engine, context: Any = None) -> None:
+        """``context`` is the context that made them. The handshake is still to be done."""
+        self._sock = sock
+        self._engine = engine
+        self._context = context
+        self._tls = engine.tls
+        self._incoming = engine.incoming
+        self._outgoing = engine.outgoing
+        self._want = engine.want
+        self._ended = engine.ended
+        self._again: type[Exception] = getattr(engine, "again", _Never)
+        self._lock = mutex()
+        self._back = b""  # plain text that an interrupted recv_exact had gathered
+        self._rest = b""  # ciphertext that an interrupted send had not sent
+        self._block = BLOCK_FIRST
+        self._primed = True  # there may be something to decrypt
+        self._direct = isinstance(sock, _sock)
+        self._state = _NEW
+        self._trouble: BaseException | None = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else _STATES.get(self._state, "ended")
+        return f"<TLSStream {state} over {self._sock!r}>"
+
+    # -- the handshake
+
+    def handshake(self, timeout: SupportsFloat | None = HANDSHAKE_TIMEOUT) -> None:
+        """Do the handshake; ``wrap`` has done it. ``timeout`` is a number of seconds for all of it, None for any time.
+
+        Raises HandshakeTimeout when the time is over, CertificateError for a certificate that is not accepted, and
+        HandshakeError for all else that the peer does wrong. The stream is closed then, and when the thread is
+        interrupted.
+        """
+        if self._state != _NEW:
+            return
+        try:
+            if timeout is None:
+                self._shake()
+            else:
+                self._shake_within(arguments.seconds(timeout, "the handshake's timeout"))
+        except BaseException as e:
+            if self._trouble is None:
+                self._trouble = HandshakeError("the TLS handshake was not completed")
+                self._trouble.__cause__ = e if isinstance(e, Exception) else None
+            self._sock.close()
+            raise
+        self._state = _OPEN
+
+    def _shake_within(self, seconds: float) -> None:
+        limit = scheduler.timeout(seconds)
+        try:
+            with limit:
+                self._shake()
+        except TimeoutError:
+            if not limit.expired:
+                raise
+            raise HandshakeTimeout(f"the peer did not complete the TLS handshake within {seconds:g} seconds") from None
+
+    def _shake(self) -> None:
+        left = HANDSHAKE_MOST
+
+        def exchange(again: bool) -> None:
+            nonlocal left
+            self._flush()
+            if again:
+                scheduler.yield_slice()
+                return
+            data = self._sock.recv(BLOCK_FIRST)
+            left -= len(data)
+            if left < 0:
+                raise HandshakeError(f"the peer sent {HANDSHAKE_MOST} bytes and the TLS handshake is not completed")
+            self._feed(data)
+
+        try:
+            until_done(self._want, self._again, exchange, self._tls.do_handshake)
+        except TLSError:
+            raise
+        except Exception as e:
+            error = self._engine.error(e, "handshake")
+            self._trouble = error
+            self._send_alert(True)
+            if error is e:
+                raise
+            raise error from e
+        self._flush()
+
+    def _send_alert(self, last: bool) -> None:
+        """Tell the peer why it ends, if that is possible at once. ``last``: and see to it that it is read. Bytes of the
+        peer's that nobody has read would turn the end of the connection into a reset, which overtakes the alert."""
+        if not self._outgoing.pending or self._lock.locked():
+            return
+        try:
+            if not self._direct:
+                with scheduler.move_on_after(CLOSE_TIMEOUT), self._lock:
+                    self._flush()
+            elif self._send_at_once() and last:
+                self._sock.shutdown(SHUT.WR)
+                for _ in range(16):
+                    if not self._sock.recv(BLOCK_MOST, MSG.DONTWAIT):
+                        break
+        except OSError:
+            return  # the peer has gone, or does not read
+
+    # -- between the engine and the stream below
+
+    def _feed(self, data: bytes) -> None:
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+        self._primed = True
+
+    def _flush(self) -> None:
+        """Send what the engine has to say. The caller has the lock, or there is nobody else."""
+        if self._rest:
+            self._transmit(self._rest)
+        while self._outgoing.pending:
+            self._transmit(self._outgoing.read())
+
+    def _transmit(self, data: bytes) -> None:
+        self._rest = data
+        try:
+            self._sock.send(data)
+        except BaseException as e:
+            self._rest = data[getattr(e, "bytes_sent", 0) :]
+            raise
+        self._rest = b""
+
+    def _send_at_once(self) -> bool:
+        """What _flush does, without waiting; whether all was sent. Only a sock can be asked not to wait."""
+        if not self._direct:
+            return not self._outgoing.pending and not self._rest
+        data = self._rest + self._outgoing.read() if self._outgoing.pending else self._rest
+        self._rest = data
+        if data:
+            try:
+                self._sock.send(data, MSG.DONTWAIT)
+            except oserrors.EAGAIN as e:
+                self._rest = data[getattr(e, "bytes_sent", 0) :]
+                return False
+            self._rest = b""
+        return True
+
+    def _answer(self) -> None:
+        """Reading has made the engine say something."""
+        if not self._lock.locked():
+            with self._lock:
+                self._send_at_once()
+        if self._outgoing.pending + len(self._rest) > ANSWERS_MOST and not self._lock.locked():
+            self._trouble = ProtocolError(
+                f"the peer provoked {ANSWERS_MOST} bytes of answers without receiving any of them"
+            )
+            raise self._trouble
+
+    def _failed(self, exc: Exception, doing: str) -> Exception:
+        """The error for what the engine raised; every later call raises the same."""
+        error = self._engine.error(exc, doing)
+        if isinstance(error, TLSError):
+            self._trouble = error
+            self._send_alert(False)
+        if error is not exc:
+            error.__cause__ = exc
+        return error
+
+    def _refuse(self) -> None:
+        """What stands before everything that is not the usual case: raises unless the stream can be used."""
+        if self._state == _NEW:
+            raise ValueError("the TLS handshake is not done yet: call handshake() first")
+        if self._sock.closed:
+            what = ", which unwrap() has ended," if isinstance(self._sock, _Gone) else ""
+            raise ClosedError(what=f"this TLSStream{what}")
+        if self._trouble is not None:
+            raise self._trouble.with_traceback(None)
+
+    # -- receiving
+
+    def recv(self, buffer_size: int, flags: int = 0) -> bytes:
+        """Receive at most ``buffer_size`` bytes, and at most one record's (16 KiB): ``b""`` when the peer has ended its
+        side. ``flags`` must be 0: the kernel does not know what is in a record.
+
+        Raises TruncatedError, ProtocolError; ValueError for a negative size; what ``recv`` of the stream below raises;
+        SimultaneousError while another thread receives.
+        """
+        if flags:
+            raise _no_flags()
+        if buffer_size <= 0:
+            _check_size(buffer_size)
+            return b""
+        if self._back:
+            data = self._back[:buffer_size]
+            self._back = self._back[buffer_size:]
+            return data
+        return self._receive(buffer_size)
+
+    def _receive(self, size: int) -> bytes:
+        if self._state != _OPEN or self._trouble is not None:
+            if self._state & _PEER_ENDED:
+                return b""
+            self._refuse()
+        if size > RECORD:
+            size = RECORD
+        while True:
+            if self._primed:
+                try:
+                    data: bytes = self._tls.read(size)
+                except self._want:
+                    if self._outgoing.pending:
+                        self._answer()
+                except self._again:
+                    scheduler.yield_slice()
+                    continue
+                except self._ended:
+                    return self._at_end()
+                except Exception as e:
+                    raise self._failed(e, "read")  # noqa: B904  the cause is set there
+                else:
+                    if not data:
+                        return self._at_end()
+                    if len(data) < size:
+                        self._primed = self._incoming.pending != 0
+                    if self._outgoing.pending:
+                        self._answer()
+                    return data
+            if not self._fill():
+                return self._at_end()
+
+    def _fill(self) -> bool:
+        """Wait for more ciphertext. False: this side has shut the stream below."""
+        asked = self._block
+        data = self._sock.recv(asked)
+        if len(data) == asked and BLOCK_FIRST <= asked < BLOCK_MOST:
+            self._block = asked * 2
+        if data:
+            self._incoming.write(data)
+        elif self._state & _DOWN:
+            return False
+        else:
+            self._incoming.write_eof()
+        self._primed = True
+        return True
+
+    def _at_end(self) -> bytes:
+        self._state |= _PEER_ENDED
+        if self._outgoing.pending:
+            self._answer()
+        return b""
+
+    def read(self, buffer_size: int) -> bytes:
+        """The same as ``recv`` without flags."""
+        return self.recv(buffer_size)
+
+    def recv_into(self, buffer: bytearray | memoryview, nbytes: int = 0, flags: int = 0) -> int:
+        """Receive into a writable buffer, at most ``nbytes`` bytes (0: what it holds); returns how many came, 0 when
+        the peer has ended its side. ``flags`` and errors as for ``recv``; ValueError for more than the buffer
+        holds."""
+        if flags:
+            raise _no_flags()
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            if view.readonly:
+                raise BufferError(f"expected a writable buffer to receive into, not read-only {type(buffer).__name__}")
+            if not 0 <= nbytes <= len(view):
+                raise ValueError(f"cannot receive {nbytes} bytes into a buffer of {len(view)}: pass a larger one")
+            size = nbytes or len(view)
+            if not size:
+                return 0
+            if self._back:
+                data = self._back[:size]
+                self._back = self._back[size:]
+                view[: len(data)] = data
+                return len(data)
+            return self._receive_into(view, size)
+
+    def _receive_into(self, view: memoryview, size: int) -> int:
+        if self._state != _OPEN or self._trouble is not None:
+            if self._state & _PEER_ENDED:
+                return 0
+            self._refuse()
+        while True:
+            if self._primed:
+                try:
+                    n: int = self._tls.read(size, view)
+                except self._want:
+                    if self._outgoing.pending:
+                        self._answer()
+                except self._again:
+                    scheduler.yield_slice()
+                    continue
+                except self._ended:
+                    self._at_end()
+                    return 0
+                except Exception as e:
+                    raise self._failed(e, "read")  # noqa: B904  the cause is set there
+                else:
+                    if not n:
+                        self._at_end()
+                        return 0
+                    if n < size and n < RECORD:
+                        self._primed = self._incoming.pending != 0
+                    if self._outgoing.pending:
+                        self._answer()
+                    return n
+            if not self._fill():
+                self._at_end()
+                return 0
+
+    def recv_exact(self, nbytes: int) -> bytes:
+        """Receive exactly ``nbytes`` bytes.
+
+        ``EOFError(partial)`` when the peer ends its side before; TruncatedError when the stream is cut. A call that is
+        interrupted or fails loses nothing: the bytes are there for the next one.
+        """
+        _check_size(nbytes)
+        data = self._gather(nbytes)
+        if len(data) < nbytes:
+            raise end_of_stream(data, nbytes)
+        return data
+
+    def _gather(self, size: int) -> bytes:
+        """Exactly ``size`` bytes, fewer at the end. It grows as they come: a length that a peer made up costs no
+        memory."""
+        if size == 0:
+            return b""
+        data = self.recv(size)
+        if len(data) == size or not data:
+            return data
+        gathered = [data]
+        left = size - len(data)
+        try:
+            while left:
+                data = self.recv(left)
+                if not data:
+                    break
+                gathered.append(data)
+                left -= len(data)
+        except BaseException:
+            self._back = b"".join(gathered) + self._back
+            raise
+        return b"".join(gathered)
+
+    def readv(self, size_list: Iterable[int]) -> tuple[bytes, ...]:
+        """Fill buffers of the sizes in ``size_list``. At the end of the stream only those that are complete or have a
+        part. Errors are those of ``recv``."""
+        sizes = list(size_list)
+        for size in sizes:
+            _check_size(size)
+        total = sum(sizes)
+        data = self._gather(total)
+        out, at = [], 0
+        for size in sizes:
+            if at >= len(data) < total:
+                break
+            out.append(data[at : at + size])
+            at += size
+        return tuple(out)
+
+    def wait_for_read(self) -> int:
+        """Wait until there is something to receive, or the stream has ended. Returns how many bytes are there, 0 at the
+        end. Errors are those of ``recv``."""
+        if not self._back:
+            self._back = self._receive(RECORD)
+        return len(self._back)
+
+    def pending(self) -> int:
+        """How many bytes can be received without waiting; there may be more that is not decrypted yet."""
+        return len(self._back) + int(self._tls.pending())
+
+    # -- sending
+
+    def send(self, data: _Buffer, flags: int = 0) -> int:
+        """Send all of ``data``; returns its length. ``flags`` must be 0, or MSG.NOSIGNAL, which changes nothing.
+
+        Threads that send at the same time take turns, a whole call each. An exception that ends the call has
+        ``bytes_sent``: so many bytes were sent, or are in records that the next call sends first. Raises what ``send``
+        of the stream below raises, ProtocolError or TruncatedError after one, and BrokenPipeError after
+        ``shutdown(SHUT.WR)``.
+        """
+        if flags & ~MSG.NOSIGNAL:
+            raise _no_flags()
+        if type(data) is not bytes:
+            return self._send_view(data)
+        self._lock.lock()
+        sent = 0
+        try:
+            if self._state & ~_PEER_ENDED != _OPEN or self._trouble is not None or self._rest:
+                self._before_sending()
+            size = len(data)
+            if 0 < size <= CHUNK:
+                sent = self._encrypt(data)
+                self._transmit(self._outgoing.read())
+            if sent < size:
+                with memoryview(data) as view:
+                    while sent < size:
+                        if self._again is not _Never:
+                            scheduler.yield_slice()
+                        sent += self._encrypt(view[sent : sent + CHUNK])
+                        self._transmit(self._outgoing.read())
+            if self._outgoing.pending:
+                self._flush()
+            return size
+        except BaseException as e:
+            _tell_sent(e, sent)
+            raise
+        finally:
+            self._lock.unlock()
+
+    def _send_view(self, data: Any) -> int:
+        if isinstance(data, str):
+            raise TypeError(f"expected bytes-like data to send, not str: encode {data[:40]!r} first")
+        with memoryview(data) as whole, whole.cast("B") as view:
+            size = len(view)
+            if size <= CHUNK:
+                return self.send(bytes(view))
+            sent = 0
+            with self._lock:  # a thread that has it may take it again
+                try:
+                    while sent < size:
+                        sent += self.send(bytes(view[sent : sent + CHUNK]))
+                except BaseException as e:
+                    _tell_sent(e, sent + getattr(e, "bytes_sent", 0))
+                    raise
+            return size
+
+    def _before_sending(self) -> None:
+        self._refuse()
+        if self._state & _SHUT:
+            raise oserrors.EPIPE("this side was ended by shutdown(): nothing can be sent any more")
+        if self._rest:
+            self._transmit(self._rest)
+
+    def _encrypt(self, data: _Buffer) -> int:
+        try:
+            return int(self._tls.write(data))
+        except self._want as e:
+            self._trouble = ProtocolError("the peer asks for a new handshake inside of the connection")
+            raise self._trouble from e
+        except Exception as e:
+            raise self._failed(e, "write")  # noqa: B904  the cause is set there
+
+    def sendall(self, data: _Buffer, flags: int = 0) -> int:
+        """The same as ``send``."""
+        return self.send(data, flags)
+
+    def write(self, data: _Buffer) -> int:
+        """The same as ``send`` without flags."""
+        return self.send(data)
+
+    def writev(self, data_list: Iterable[_Buffer]) -> int:
+        """Send the pieces of ``data_list`` as if they were one; returns their total size. Small ones share records.
+        Errors are those of ``send``."""
+        if isinstance(data_list, (bytes, bytearray, memoryview, str)):
+            raise TypeError(f"expected a sequence of bytes-like objects, not one {type(data_list).__name__}")
+        pieces = list(data_list)
+        if sum(map(len, pieces)) <= CHUNK:
+            return self.send(b"".join(pieces))
+        total = 0
+        with self._lock:  # a thread that has it may take it again
+            try:
+                for piece in pieces:
+                    total += self.send(piece)
+            except BaseException as e:
+                _tell_sent(e, total + getattr(e, "bytes_sent", 0))
+                raise
+        return total
+
+    # -- the end
+
+    def shutdown(self, how: int) -> None:
+        """End sending (``SHUT.WR``), receiving (``SHUT.RD``) or both (``SHUT.RDWR``).
+
+        Ending the sending side sends close_notify behind all that was sent before; the other direction goes on (RFC
+        8446 section 6.1). SHUT.RDWR shuts the stream below, too. Ending the receiving side has no meaning in TLS: the
+        stream below is told. Waits until it is sent; raises what ``send`` of the stream below raises, ValueError for
+        another ``how``.
+        """
+        if how not in (SHUT.RD, SHUT.WR, SHUT.RDWR):
+            raise ValueError(f"expected SHUT.RD, SHUT.WR or SHUT.RDWR, not {how!r}")
+        if how != SHUT.RD:
+            self._refuse()
+            with self._lock:
+                self._end_sending()
+                self._flush()
+        if how != SHUT.WR:
+            self._state |= _DOWN
+            self._sock.shutdown(how)
+
+    def _end_sending(self) -> None:
+        """Have the engine say close_notify. It must not find plain text on the way, so that is taken out before."""
+        if self._state & _SHUT:
+            return
+        if self._primed and not self._state & _PEER_ENDED:
+            self._keep_all()
+        self._state |= _SHUT
+        try:
+            self._tls.shutdown()
+        except (self._want, self._ended):
+            return  # it also looks for the peer's
+        except Exception as e:
+            if not self._outgoing.pending:
+                raise self._failed(e, "close")  # noqa: B904  the cause is set there
+
+    def _keep_all(self) -> None:
+        """Decrypt what is there, at most what one recv of the stream below has brought."""
+        kept = [self._back]
+        try:
+            while True:
+                data = self._tls.read(RECORD)
+                if not data:
+                    self._state |= _PEER_ENDED
+                    break
+                kept.append(data)
+        except self._want:
+            self._primed = False
+        except self._ended:
+            self._state |= _PEER_ENDED
+        except Exception as e:
+            self._failed(e, "read")
+        self._back = b"".join(kept)
+
+    def close(self) -> None:
+        """Send close_notify and close the stream below. Closing twice is no error.
+
+        It does not wait for the peer's answer. Where the peer does not even receive, it waits a second at most. Threads
+        that wait in the stream get ClosedError.
+        """
+        if self._sock.closed:
+            return
+        try:
+            if self._state & _OPEN and self._trouble is None and not self._state & _CLOSING:
+                self._state |= _CLOSING
+                self._say_farewell()
+        except (OSError, EOFError):
+            return  # the peer has gone
+        finally:
+            self._sock.close()
+
+    def _say_farewell(self) -> None:
+        if not self._lock.locked():
+            with self._lock:
+                self._end_sending()
+                if self._send_at_once():
+                    return
+        if not scheduler.coro_is_running():
+            return
+        with scheduler.move_on_after(CLOSE_TIMEOUT), self._lock:
+            self._end_sending()
+            self._flush()
+
+    def unwrap(self, timeout: SupportsFloat | None = CLOSE_TIMEOUT) -> Any:
+        """End TLS on both sides, and return the stream below, which goes on in the clear.
+
+        Sends close_notify and waits for the peer's, ``timeout`` seconds at most (None: any time). Raises
+        coro.TimeoutError when the time is over; ProtocolError when plain text comes that nobody has received, and when
+        the peer has sent bytes in the clear behind its close_notify already; TruncatedError when the stream ends.
+        """
+        with scheduler._CallLimit(timeout, "TLSStream.unwrap()"):
+            self.shutdown(SHUT.WR)
+            # A byte at a time, because what comes behind the close_notify is not ours.
+            self._block = 1
+            if self._back or self.recv(1):
+                raise ProtocolError("the peer has sent data that was not received: receive up to the end first")
+        if self._incoming.pending:
+            raise ProtocolError("the peer has sent bytes behind its close_notify already, which would be lost")
+        below = self._sock
+        self._sock = _Gone()
+        return below
+
+    # -- what is known of the connection
+
+    @property
+    def closed(self) -> bool:
+        """Whether this side has been closed."""
+        return bool(self._sock.closed)
+
+    @property
+    def sock(self) -> Any:
+        """The stream below."""
+        return self._sock
+
+    @property
+    def engine(self) -> Engine:
+        """The back end's object; for debugging."""
+        return self._engine
+
+    @property
+    def context(self) -> Any:
+        """The context that made this stream."""
+        return self._context
+
+    def version(self) -> str | None:
+        """The version of the protocol, ``"TLSv1.3"`` say."""
+        return self._engine.version()
+
+    def cipher(self) -> tuple[str, str, int] | None:
+        """Name of the cipher, version of the protocol that defined it, and number of secret bits."""
+        return self._engine.cipher()
+
+    def selected_alpn_protocol(self) -> str | None:
+        """The protocol that was agreed on by ALPN (RFC 7301), None without one."""
+        return self._engine.selected_alpn_protocol()
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        """The peer's certificate as ``ssl.SSLSocket.getpeercert`` has it: a dictionary, empty if it was not verified;
+        in DER with ``binary_form``; None without one."""
+        return self._engine.getpeercert(binary_form)
+
+    def peer_chain(self) -> list[bytes]:
+        """The certificates that the peer sent, its own first, each in DER. They are not verified one by one."""
+        return self._engine.peer_chain()
+
+    def get_channel_binding(self, cb_type: str = "tls-unique") -> bytes | None:
+        """Bytes that identify this connection, for an authentication inside of it (RFC 5929). ``cb_type`` is
+        "tls-unique" or what else the back end offers; UnsupportedError otherwise."""
+        return self._engine.get_channel_binding(cb_type)
+
+    @property
+    def server_hostname(self) -> str | None:
+        """The host name that a client has asked for."""
+        return self._engine.server_hostname
+
+    @property
+    def session(self) -> Any:
+        """The session, which shortens the handshake of a later connection to the same server; None without one. With
+        TLS 1.3 it comes with the first bytes that are received."""
+        return self._engine.session
+
+    @property
+    def session_reused(self) -> bool:
+        """Whether the handshake was shortened by an earlier session."""
+        return self._engine.session_reused
+
+    def statistics(self) -> TLSStatistics:
+        """What the stream is doing; debugging information."""
+        cipher = None if self._state == _NEW else self._engine.cipher()
+        return TLSStatistics(
+            version=None if self._state == _NEW else self._engine.version(),
+            cipher=cipher[0] if cipher else None,
+            session_reused=self._state != _NEW and self._engine.session_reused,
+            received=self._incoming.pending,
+            unsent=self._outgoing.pending + len(self._rest),
+            senders=len(self._lock.waiting),
+        )
+
+    # -- what the stream below knows
+
+    def getpeername(self) -> Any:
+        """The address of the other side."""
+        return self._sock.getpeername()
+
+    def getsockname(self) -> Any:
+        """The address of this side."""
+        return self._sock.getsockname()
+
+    def fileno(self) -> int:
+        """The descriptor's number, -1 when closed. That it is readable says nothing about plain text."""
+        return int(self._sock.fileno())
+
+    def getsockopt(self, level: int, optname: int, buflen: int = 0) -> Any:
+        """An option of the socket below; ``level``, ``optname`` and ``buflen`` are those of ``coro.sock.getsockopt``.
+        """
+        return self._sock.getsockopt(level, optname, buflen)
+
+    def setsockopt(self, level: int, optname: int, value: int | bytes | bytearray | memoryview) -> None:
+        """Set an option of the socket below; ``level``, ``optname`` and ``value`` are those of
+        ``coro.sock.setsockopt``."""
+        self._sock.setsockopt(level, optname, value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Gone:
+    """Stands for the stream below after unwrap()."""
+
+    closed = True
+
+    def __repr__(self) -> str:
+        return "nothing: TLS was ended by unwrap()"
+
+    def close(self) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClosedError(what="this TLSStream, which unwrap() has ended,")
+
+
+def _no_flags() -> OSError:
+    return oserrors.EOPNOTSUPP("a TLS stream knows no flags: the kernel does not see what is in a record")
+
+
+def _check_size(size: int) -> None:
+    if size < 0:
+        raise ValueError(f"the number of bytes to receive must not be negative, not {size}")
+
+
+def _tell_sent(exc: BaseException, sent: int) -> None:
+    try:
+        cast(Any, exc).bytes_sent = sent
+    except Exception:
+        return  # an exception class without a dictionary
