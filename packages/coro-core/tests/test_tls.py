@@ -591,6 +591,16 @@ def test_a_server():
 
 
 @in_loop
+def test_a_client_that_goes_without_a_farewell_is_no_failure_of_the_servers():
+    client, server = contexts()
+    with coro.Server(lambda conn, _: conn.recv(1), ("127.0.0.1", 0), wrap=server.accept) as running:
+        conn = client.wrap(coro.connect(running.addresses[0]), server_hostname="localhost")
+        conn.sock.close()
+        until(lambda: running.statistics().finished)
+        assert running.statistics().failed == 0 and running.statistics().resets == 1
+
+
+@in_loop
 def test_renegotiation_is_refused():
     """RFC 5746 makes it safe, and it still lets a client ask for the costly part of a handshake again and again."""
     client, server = contexts(ssl.TLSVersion.TLSv1_2)

@@ -108,8 +108,8 @@ class Server:
 
     ``handler`` gets the connected sock and the peer's address. When it returns or raises, the connection is closed; an
     exception goes to the exception notifier, and the server goes on. A client that goes away is no failure: when the
-    handler raises ConnectionResetError or BrokenPipeError because its own connection was reset, or ClosedError for it
-    while the server is ending, that only counts in the statistics, unless ``report_resets``.
+    handler raises ConnectionResetError or BrokenPipeError because its own connection was reset, coro.tls.TruncatedError
+    because its client went without a farewell, or ClosedError while the server is ending, that only counts in the statistics, unless ``report_resets``.
 
     ``address`` is ``(host, port)``, the path of a UNIX socket (str, bytes, path object), a listening socket (a ``sock``
     or one of the standard library; it is not closed), or a list of these. Host None or ``""`` is every address of the
@@ -407,6 +407,8 @@ class Server:
             return all(self._is_farewell(one, conn) for one in exc.exceptions)
         if isinstance(exc, ClosedError):
             return self._stopping and conn.closed
+        if getattr(exc, "_sock", None) is conn and isinstance(exc, ConnectionError):
+            return True  # a TLS client that went without a farewell
         return isinstance(exc, (ConnectionResetError, BrokenPipeError)) and conn._peer_reset
 
     def _wrapped(self, conn: sock) -> Any:

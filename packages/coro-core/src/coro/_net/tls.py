@@ -85,6 +85,7 @@ class TLSError(OSError):
     """
 
     alert: int | None = None
+    _sock: Any = None
 
     def __init__(self, message: str, *, alert: int | None = None) -> None:
         super().__init__(message)

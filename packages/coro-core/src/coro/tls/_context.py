@@ -63,10 +63,15 @@ class _Adapter:
 
 
 def wrapped(
-    sock: Stream, engine: Callable[[], Engine], context: Any, handshake_timeout: SupportsFloat | None
+    sock: Stream,
+    engine: Callable[[], Engine],
+    context: Any,
+    handshake_timeout: SupportsFloat | None,
+    stream_class: type[TLSStream] = TLSStream,
 ) -> TLSStream:
     """The stream over ``sock`` after the handshake; for back ends. ``engine`` makes the engine once ``sock`` has been
-    looked at, ``context`` is the context, ``handshake_timeout`` the limit in seconds."""
+    looked at, ``context`` is the context, ``handshake_timeout`` the limit in seconds, ``stream_class`` the class of the
+    result."""
     if isinstance(sock, _plain_socket()):
         raise TypeError(
             "expected a coro.sock or another coro.Stream, not a socket of the standard library, which would block the "
@@ -74,7 +79,7 @@ def wrapped(
         )
     if not callable(getattr(sock, "recv", None)) or not callable(getattr(sock, "send", None)):
         raise TypeError(f"expected a coro.sock or another coro.Stream, not {type(sock).__name__}: {sock!r}")
-    stream = TLSStream(sock, engine(), context)
+    stream = stream_class(sock, engine(), context)
     stream.handshake(handshake_timeout)
     return stream
 

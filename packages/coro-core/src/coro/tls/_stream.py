@@ -65,6 +65,8 @@ _PEER_ENDED = 2  # the peer's close_notify has come
 _SHUT = 4  # our close_notify is made
 _DOWN = 8  # the stream below was shut: its end is no attack
 _CLOSING = 16
+_KEPT = 32  # `_back` is not empty
+_BROKEN = 64  # `_trouble` is set
 _STATES = {
     _NEW: "before its handshake",
     _OPEN: "open",
@@ -149,7 +151,7 @@ class TLSStream:
         self._trouble: BaseException | None = None
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else _STATES.get(self._state, "ended")
+        state = "closed" if self.closed else _STATES.get(self._state & ~_KEPT, "ended")
         return f"<TLSStream {state} over {self._sock!r}>"
 
     # -- the handshake
@@ -170,8 +172,9 @@ class TLSStream:
                 self._shake_within(arguments.seconds(timeout, "the handshake's timeout"))
         except BaseException as e:
             if self._trouble is None:
-                self._trouble = HandshakeError("the TLS handshake was not completed")
-                self._trouble.__cause__ = e if isinstance(e, Exception) else None
+                error = HandshakeError("the TLS handshake was not completed")
+                error.__cause__ = e if isinstance(e, Exception) else None
+                self._break(error)
             self._sock.close()
             raise
         self._state = _OPEN
@@ -207,7 +210,8 @@ class TLSStream:
             raise
         except Exception as e:
             error = self._engine.error(e, "handshake")
-            self._trouble = error
+            if isinstance(error, TLSError):
+                self._break(error)
             self._send_alert(True)
             if error is e:
                 raise
@@ -277,16 +281,21 @@ class TLSStream:
             with self._lock:
                 self._send_at_once()
         if self._outgoing.pending + len(self._rest) > ANSWERS_MOST and not self._lock.locked():
-            self._trouble = ProtocolError(
-                f"the peer provoked {ANSWERS_MOST} bytes of answers without receiving any of them"
-            )
-            raise self._trouble
+            error = ProtocolError(f"the peer provoked {ANSWERS_MOST} bytes of answers without receiving any of them")
+            self._break(error)
+            raise error
+
+    def _break(self, error: TLSError) -> None:
+        """The connection is of no more use: each later call raises this."""
+        self._trouble = error
+        self._state |= _BROKEN
 
     def _failed(self, exc: Exception, doing: str) -> Exception:
         """The error for what the engine raised; every later call raises the same."""
         error = self._engine.error(exc, doing)
         if isinstance(error, TLSError):
-            self._trouble = error
+            error._sock = self._sock  # a server counts clients that have gone
+            self._break(error)
             self._send_alert(False)
         if error is not exc:
             error.__cause__ = exc
@@ -311,6 +320,32 @@ class TLSStream:
         Raises TruncatedError, ProtocolError; ValueError for a negative size; what ``recv`` of the stream below raises;
         SimultaneousError while another thread receives.
         """
+        # The usual case of _receive() without its calls: all was decrypted, and one record comes. Of 10 us for a
+        # request with 1 KiB this saves 0.5.
+        if self._state == _OPEN and buffer_size > 0 and not flags:
+            if not self._primed:
+                asked = self._block
+                data: bytes = self._sock.recv(asked)
+                if not data or len(data) == asked:
+                    self._take(data, asked)
+                    return self._receive(buffer_size)
+                self._incoming.write(data)
+            try:
+                data = self._tls.read(buffer_size if buffer_size < RECORD else RECORD)
+            except self._want:
+                self._primed = False
+            except Exception as e:
+                self._primed = True
+                return self._read_failed(e, buffer_size)
+            else:
+                self._primed = len(data) >= buffer_size or self._incoming.pending != 0
+                if data and not self._outgoing.pending:
+                    return data
+                self._answer()
+                return data or self._at_end()
+            if self._outgoing.pending:
+                self._answer()
+            return self._receive(buffer_size)
         if flags:
             raise _no_flags()
         if buffer_size <= 0:
@@ -318,36 +353,42 @@ class TLSStream:
             return b""
         if self._back:
             data = self._back[:buffer_size]
-            self._back = self._back[buffer_size:]
+            self._keep(self._back[buffer_size:])
             return data
         return self._receive(buffer_size)
 
+    def _keep(self, data: bytes) -> None:
+        """Plain text to be received first."""
+        self._back = data
+        self._state = self._state | _KEPT if data else self._state & ~_KEPT
+
+    def _read_failed(self, exc: Exception, size: int) -> bytes:
+        """What the engine's read raised, other than that it wants more."""
+        if isinstance(exc, self._ended):
+            return self._at_end()
+        if isinstance(exc, self._again):
+            scheduler.yield_slice()
+            return self._receive(size)
+        raise self._failed(exc, "read")
+
     def _receive(self, size: int) -> bytes:
-        if self._state != _OPEN or self._trouble is not None:
-            if self._state & _PEER_ENDED:
+        if self._state & ~_SHUT != _OPEN:
+            if self._state & (_PEER_ENDED | _BROKEN) == _PEER_ENDED:
                 return b""
             self._refuse()
-        if size > RECORD:
-            size = RECORD
         while True:
             if self._primed:
                 try:
-                    data: bytes = self._tls.read(size)
+                    data: bytes = self._tls.read(size if size < RECORD else RECORD)
                 except self._want:
                     if self._outgoing.pending:
                         self._answer()
-                except self._again:
-                    scheduler.yield_slice()
-                    continue
-                except self._ended:
-                    return self._at_end()
                 except Exception as e:
-                    raise self._failed(e, "read")  # noqa: B904  the cause is set there
+                    return self._read_failed(e, size)
                 else:
                     if not data:
                         return self._at_end()
-                    if len(data) < size:
-                        self._primed = self._incoming.pending != 0
+                    self._primed = len(data) >= min(size, RECORD) or self._incoming.pending != 0
                     if self._outgoing.pending:
                         self._answer()
                     return data
@@ -357,7 +398,9 @@ class TLSStream:
     def _fill(self) -> bool:
         """Wait for more ciphertext. False: this side has shut the stream below."""
         asked = self._block
-        data = self._sock.recv(asked)
+        return self._take(self._sock.recv(asked), asked)
+
+    def _take(self, data: bytes, asked: int) -> bool:
         if len(data) == asked and BLOCK_FIRST <= asked < BLOCK_MOST:
             self._block = asked * 2
         if data:
@@ -395,14 +438,14 @@ class TLSStream:
                 return 0
             if self._back:
                 data = self._back[:size]
-                self._back = self._back[size:]
+                self._keep(self._back[size:])
                 view[: len(data)] = data
                 return len(data)
             return self._receive_into(view, size)
 
     def _receive_into(self, view: memoryview, size: int) -> int:
-        if self._state != _OPEN or self._trouble is not None:
-            if self._state & _PEER_ENDED:
+        if self._state & ~_SHUT != _OPEN:
+            if self._state & (_PEER_ENDED | _BROKEN) == _PEER_ENDED:
                 return 0
             self._refuse()
         while True:
@@ -412,20 +455,15 @@ class TLSStream:
                 except self._want:
                     if self._outgoing.pending:
                         self._answer()
-                except self._again:
-                    scheduler.yield_slice()
-                    continue
-                except self._ended:
-                    self._at_end()
-                    return 0
                 except Exception as e:
-                    raise self._failed(e, "read")  # noqa: B904  the cause is set there
+                    data = self._read_failed(e, size)
+                    view[: len(data)] = data
+                    return len(data)
                 else:
                     if not n:
                         self._at_end()
                         return 0
-                    if n < size and n < RECORD:
-                        self._primed = self._incoming.pending != 0
+                    self._primed = n >= min(size, RECORD) or self._incoming.pending != 0
                     if self._outgoing.pending:
                         self._answer()
                     return n
@@ -463,7 +501,7 @@ class TLSStream:
                 gathered.append(data)
                 left -= len(data)
         except BaseException:
-            self._back = b"".join(gathered) + self._back
+            self._keep(b"".join(gathered) + self._back)
             raise
         return b"".join(gathered)
 
@@ -487,7 +525,7 @@ class TLSStream:
         """Wait until there is something to receive, or the stream has ended. Returns how many bytes are there, 0 at the
         end. Errors are those of ``recv``."""
         if not self._back:
-            self._back = self._receive(RECORD)
+            self._keep(self._receive(RECORD))
         return len(self._back)
 
     def pending(self) -> int:
@@ -511,11 +549,14 @@ class TLSStream:
         self._lock.lock()
         sent = 0
         try:
-            if self._state & ~_PEER_ENDED != _OPEN or self._trouble is not None or self._rest:
+            if self._state & ~(_PEER_ENDED | _KEPT) != _OPEN or self._rest:
                 self._before_sending()
             size = len(data)
             if 0 < size <= CHUNK:
-                sent = self._encrypt(data)
+                try:
+                    sent = self._tls.write(data)
+                except Exception as e:
+                    raise self._not_written(e)  # noqa: B904  the cause is set there
                 self._transmit(self._outgoing.read())
             if sent < size:
                 with memoryview(data) as view:
@@ -560,11 +601,16 @@ class TLSStream:
     def _encrypt(self, data: _Buffer) -> int:
         try:
             return int(self._tls.write(data))
-        except self._want as e:
-            self._trouble = ProtocolError("the peer asks for a new handshake inside of the connection")
-            raise self._trouble from e
         except Exception as e:
-            raise self._failed(e, "write")  # noqa: B904  the cause is set there
+            raise self._not_written(e)  # noqa: B904  the cause is set there
+
+    def _not_written(self, exc: Exception) -> Exception:
+        if not isinstance(exc, self._want):
+            return self._failed(exc, "write")
+        error = ProtocolError("the peer asks for a new handshake inside of the connection")
+        error.__cause__ = exc
+        self._break(error)
+        return error
 
     def sendall(self, data: _Buffer, flags: int = 0) -> int:
         """The same as ``send``."""
@@ -644,7 +690,7 @@ class TLSStream:
             self._state |= _PEER_ENDED
         except Exception as e:
             self._failed(e, "read")
-        self._back = b"".join(kept)
+        self._keep(b"".join(kept))
 
     def close(self) -> None:
         """Send close_notify and close the stream below. Closing twice is no error.
@@ -655,7 +701,7 @@ class TLSStream:
         if self._sock.closed:
             return
         try:
-            if self._state & _OPEN and self._trouble is None and not self._state & _CLOSING:
+            if self._state & (_OPEN | _BROKEN | _CLOSING) == _OPEN:
                 self._state |= _CLOSING
                 self._say_farewell()
         except (OSError, EOFError):
