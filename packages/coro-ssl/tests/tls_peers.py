@@ -1,0 +1,152 @@
+"""Servers and clients of both back ends for tests, and the programs they talk to: openssl, gnutls, blocking ssl.
+
+`server(backend, ...)` and `client(backend, ...)` make contexts; `echo_server` runs one; `run_program` runs a program in
+a worker OS thread, so that the loop goes on, and ends it after a minute at the latest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from real_programs import find_program
+
+import coro
+from coro.ssl import Context, new_ctx, testing
+
+BACKENDS = ("openssl", "tlslite")
+#: Seconds that bound a hang.
+LIMIT = 60
+
+
+@cache
+def ca() -> testing.CA:
+    return testing.CA()
+
+
+@cache
+def issued(*hosts: str, key: str = "ec") -> testing.Issued:
+    return ca().intermediate().issue(*(hosts or ("localhost", "127.0.0.1")), key=key)
+
+
+@cache
+def folder() -> Path:
+    """Files of the test certificates: ca.pem, server.pem, server.key, client.pem, client.key."""
+    keeper = tempfile.TemporaryDirectory(prefix="coro-ssl-")
+    folder._keeper = keeper  # type: ignore[attr-defined]
+    path = Path(keeper.name)
+    ca().write(path)
+    issued().write(path)
+    issued("client").write(path, "client")
+    return path
+
+
+def server(
+    backend: str,
+    *,
+    key: str = "ec",
+    hosts: tuple[str, ...] = (),
+    alpn: tuple[str, ...] = (),
+    highest: str | None = None,
+    lowest: str = "TLSv1.2",
+    client_auth: Any = "none",
+    more: tuple[tuple[str, ...], ...] = (),
+    tickets: int = 2,
+) -> Context:
+    """A server's context; ``more`` are the host names of further certificates."""
+    own = issued(*hosts, key=key)
+    return new_ctx(
+        own.chain_pem,
+        key=own.key_pem,
+        backend=backend,  # type: ignore[arg-type]
+        ca=ca().pem,
+        sni={name: (issued(*names).chain_pem, issued(*names).key_pem) for names in more for name in names},
+        alpn=alpn,
+        minimum_version=lowest,
+        maximum_version=highest,
+        client_auth=client_auth,
+        tickets=tickets,
+    )
+
+
+def client(
+    backend: str,
+    *,
+    alpn: tuple[str, ...] = (),
+    highest: str | None = None,
+    lowest: str = "TLSv1.2",
+    with_certificate: bool = False,
+) -> Context:
+    """A client's context, which trusts the test CA."""
+    own = issued("client") if with_certificate else None
+    return new_ctx(
+        own.chain_pem if own else None,
+        key=own.key_pem if own else None,
+        backend=backend,  # type: ignore[arg-type]
+        ca=ca().pem,
+        alpn=alpn,
+        minimum_version=lowest,
+        maximum_version=highest,
+    )
+
+
+class Echo:
+    """A running echo server: what its connections ended with, the streams, the port."""
+
+    def __init__(self) -> None:
+        self.streams: list[Any] = []
+        self.errors: list[BaseException] = []
+        self.ended = coro.fifo()
+        self.port = 0
+        self.server: Any = None
+
+
+@contextlib.contextmanager
+def echo_server(context: Any, *, timeout: float = LIMIT) -> Iterator[Echo]:
+    """A server that sends back what it gets, with close_notify at the end."""
+    echo = Echo()
+
+    def handle(conn: Any, address: Any) -> None:
+        try:
+            stream = context.wrap(conn, server_side=True, handshake_timeout=timeout)
+            echo.streams.append(stream)
+            with stream:
+                while data := stream.recv(16384):
+                    stream.sendall(data)
+                stream.shutdown(coro.SHUT.WR)
+        except (OSError, EOFError) as e:
+            echo.errors.append(e)
+            echo.ended.push(e)
+        else:
+            echo.ended.push(None)
+
+    with coro.Server(handle, ("127.0.0.1", 0)) as running:
+        echo.server = running
+        echo.port = running.addresses[0][1]
+        yield echo
+
+
+def run_program(*command: str, data: bytes = b"", limit: float = LIMIT) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end in a worker OS thread; its output is standard output and error together."""
+    return coro.in_thread(
+        subprocess.run,
+        list(command),
+        input=data,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=limit,
+        check=False,
+    )
+
+
+def openssl() -> str:
+    return find_program("openssl", "openssl")
+
+
+def gnutls_cli() -> str:
+    return find_program("gnutls-cli", "gnutls-bin")
