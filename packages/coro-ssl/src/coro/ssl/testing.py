@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from coro.ssl._certs.certificates import general_names, pkcs12, x509
-from coro.ssl._certs.errors import installed
+from coro.ssl._certs.certificates import check_pair, general_names, pkcs12, x509
+from coro.ssl._certs.errors import Error, installed
 from coro.ssl._certs.keys import SMALLEST_RSA, pkey, private_pem
 
 with installed():
@@ -128,6 +128,7 @@ class CA:
 
     def _make(self, name: str, key: str, days: float, permitted: list[str], path_length: int | None) -> None:
         self._key = _make_key(key)
+        self._cert: _x509.Certificate
         self._revoked: list[_x509.RevokedCertificate] = []
         parent = self._issuer
         signer = parent._key if parent is not None else self._key
@@ -153,6 +154,27 @@ class CA:
         self.der: bytes = self._cert.public_bytes(serialization.Encoding.DER)
         self.cert = x509._of(self._cert)
         self.key_pem: bytes = private_pem(self._key)
+
+    @classmethod
+    def load(cls, pem: bytes, key_pem: bytes) -> CA:
+        """A CA that was made before: its certificate and its private key in PEM. ValueError if they are not those of a
+        CA, or do not belong together."""
+        ca = cls.__new__(cls)
+        ca._issuer = None
+        ca._revoked = []
+        try:
+            ca.cert, key = x509(pem), pkey(key_pem, private=True)
+        except Error as e:
+            raise ValueError(f"this is no CA: {e}") from e
+        ca._cert, ca._key = ca.cert._signed, key._secret
+        try:
+            is_ca = ca._cert.extensions.get_extension_for_class(_x509.BasicConstraints).value.ca
+        except _x509.ExtensionNotFound:
+            is_ca = False
+        if not is_ca or not check_pair(ca.cert, key):
+            raise ValueError("this is no CA: the certificate may not issue others, or the key is another one's")
+        ca.pem, ca.der, ca.key_pem = ca.cert.as_pem(), ca.cert.as_der(), private_pem(ca._key)
+        return ca
 
     def intermediate(
         self,
@@ -231,7 +253,7 @@ class CA:
         )
         for one in self._revoked:
             builder = builder.add_revoked_certificate(one)
-        return builder.sign(self._key, _hash(self._key)).public_bytes(serialization.Encoding.PEM)
+        return bytes(builder.sign(self._key, _hash(self._key)).public_bytes(serialization.Encoding.PEM))
 
     def write(self, folder: str | os.PathLike[str], name: str = "ca") -> str:
         """Write the CA's certificate to ``NAME.pem`` in ``folder``; returns the path."""

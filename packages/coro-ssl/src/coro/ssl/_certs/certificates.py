@@ -281,15 +281,15 @@ class x509:
 
     def as_pem(self) -> bytes:
         """The certificate in PEM. Raises Error if it is not signed."""
-        return self._signed.public_bytes(serialization.Encoding.PEM)
+        return bytes(self._signed.public_bytes(serialization.Encoding.PEM))
 
     def as_der(self) -> bytes:
         """The certificate in DER. Raises Error if it is not signed."""
-        return self._signed.public_bytes(serialization.Encoding.DER)
+        return bytes(self._signed.public_bytes(serialization.Encoding.DER))
 
     def fingerprint(self, digest: str = "SHA256") -> str:
         """The digest of the certificate, as hexadecimal digits with colons."""
-        return self._signed.fingerprint(hash_named(digest)).hex(":").upper()
+        return str(self._signed.fingerprint(hash_named(digest)).hex(":").upper())
 
     def print_ex(self) -> str:
         """What it says, for people: several lines."""
@@ -392,7 +392,7 @@ class x509_req:
         """The request in PEM. Raises Error if it is not signed."""
         if self._request is None:
             raise Error(0, "the request is empty or was changed; call sign(key) first")
-        return self._request.public_bytes(serialization.Encoding.PEM)
+        return bytes(self._request.public_bytes(serialization.Encoding.PEM))
 
     def __repr__(self) -> str:
         return f"<x509_req {self._subject}{'' if self._request is not None else ', not signed'}>"

@@ -78,9 +78,9 @@ class digest:
         value, prehashed = self.final(), utils.Prehashed(self._algorithm)
         with told("cannot sign"):
             if isinstance(secret, rsa.RSAPrivateKey):
-                return secret.sign(value, padding.PKCS1v15(), prehashed)
+                return bytes(secret.sign(value, padding.PKCS1v15(), prehashed))
             if isinstance(secret, ec.EllipticCurvePrivateKey):
-                return secret.sign(value, ec.ECDSA(prehashed))
+                return bytes(secret.sign(value, ec.ECDSA(prehashed)))
         raise Error(0, f"{key!r} signs whole messages, not digests")
 
     def verify(self, key: Any, sig: bytes) -> bool:

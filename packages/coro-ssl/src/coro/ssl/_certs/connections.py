@@ -272,7 +272,7 @@ class ssl:
         that ends without it."""
         engine = self._open()
         try:
-            return self._do(engine.tls.read, n)
+            return bytes(self._do(engine.tls.read, n))
         except Error as e:
             if isinstance(e.__cause__, _ssl.SSLZeroReturnError):
                 return b""

@@ -92,9 +92,10 @@ class ecdsa:
         """The private key in DER (RFC 5915). Raises Error if there is none."""
         if self._private is None:
             raise Error(0, "there is no private key: call generate() or set_privkey() first")
-        return self._private.private_bytes(
+        data: bytes = self._private.private_bytes(
             serialization.Encoding.DER, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
         )
+        return data
 
     def set_pubkey(self, point: bytes) -> None:
         """Take a public key, a point whose first byte is 02, 03 or 04. The private key, if there was one, is
@@ -108,9 +109,10 @@ class ecdsa:
         """The public key as a point, compressed (first byte 02 or 03) if so set, else in full (04). Raises Error if
         there is none."""
         form = serialization.PublicFormat
-        return self._shown().public_bytes(
+        data: bytes = self._shown().public_bytes(
             serialization.Encoding.X962, form.CompressedPoint if self._compressed else form.UncompressedPoint
         )
+        return data
 
     def set_compressed(self, compressed: bool) -> None:
         """Whether ``get_pubkey`` gives the short form."""
@@ -141,7 +143,7 @@ class ecdsa:
             raise Error(0, "signing needs a private key: call generate() or set_privkey() first")
         value, how = self._number(digest)
         with told("cannot sign"):
-            return self._private.sign(value, how)
+            return bytes(self._private.sign(value, how))
 
     def verify(self, digest: bytes, sig: bytes) -> int:
         """1 if ``sig`` is this key's signature of the digest, else 0."""

@@ -90,7 +90,7 @@ class rsa:
             return False
         p, q, n = numbers.p, numbers.q, numbers.public_numbers.n
         e = numbers.public_numbers.e
-        return p * q == n and numbers.d * e % (p - 1) == 1 and numbers.d * e % (q - 1) == 1
+        return bool(p * q == n and numbers.d * e % (p - 1) == 1 and numbers.d * e % (q - 1) == 1)
 
     def as_pem(self) -> bytes:
         """The private key in PEM (PKCS #8), not encrypted."""
@@ -182,11 +182,11 @@ class pkey:
         """The length of what it signs or encrypts, in bytes: the modulus for RSA, the longest signature for others."""
         key = self._shown
         if isinstance(key, _rsa.RSAPublicKey):
-            return (key.key_size + 7) // 8
+            return int((key.key_size + 7) // 8)
         if isinstance(key, ec.EllipticCurvePublicKey):
             # SEQUENCE of two INTEGERs, each with a leading zero in the worst case
             number = 2 + (key.key_size + 7) // 8 + 1
-            return 2 * number + (3 if 2 * number > 127 else 2)
+            return int(2 * number + (3 if 2 * number > 127 else 2))
         return 114 if isinstance(key, ed448.Ed448PublicKey) else 64
 
     def encrypt(self, data: bytes) -> bytes:
@@ -196,7 +196,7 @@ class pkey:
         if not isinstance(key, _rsa.RSAPublicKey):
             raise Error(0, f"only RSA keys encrypt, not {kind(key)}")
         with told("cannot encrypt"):
-            return key.encrypt(data, _OAEP)
+            return bytes(key.encrypt(data, _OAEP))
 
     def decrypt(self, data: bytes) -> bytes:
         """The text that ``encrypt`` has encrypted. Raises Error if it was not for this key, or was changed."""
@@ -204,7 +204,7 @@ class pkey:
         if not isinstance(key, _rsa.RSAPrivateKey):
             raise Error(0, f"only RSA keys decrypt, not {kind(key)}")
         try:
-            return key.decrypt(data, _OAEP)
+            return bytes(key.decrypt(data, _OAEP))
         except ValueError:
             # One text for every cause: which of them it was must not be told (RFC 8017, 7.1.2).
             raise Error(0, "cannot decrypt: it is not for this key, or damaged") from None
@@ -241,7 +241,7 @@ class dh_param:
 
     def as_pem(self) -> bytes:
         """The parameters in PEM."""
-        return self._parameters.parameter_bytes(serialization.Encoding.PEM, serialization.ParameterFormat.PKCS3)
+        return bytes(self._parameters.parameter_bytes(serialization.Encoding.PEM, serialization.ParameterFormat.PKCS3))
 
     def __repr__(self) -> str:
         return f"<dh_param {self._parameters.parameter_numbers().p.bit_length()} bits>"

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from coro.ssl._tlslite import der
 from coro.ssl._tlslite.certificate import (
@@ -318,7 +318,7 @@ def _check_names(cert: Certificate, permitted: Names | None, excluded: Names | N
     names = cert.names()
     subject = der.only(cert.subject, der.SEQUENCE)
     directory = [*names.directory, *([cert.subject] if subject else [])]
-    kinds = [
+    kinds: list[tuple[list[Any], str, Callable[[Any, Any], bool]]] = [
         (names.dns, "dns", _below_domain),
         (names.mail, "mail", _mail_below),
         (names.addresses, "addresses", _in_network),
@@ -326,10 +326,10 @@ def _check_names(cert: Certificate, permitted: Names | None, excluded: Names | N
     ]
     for own, kind, inside in kinds:
         for name in own:
-            if excluded is not None and any(inside(name, tree) for tree in getattr(excluded, kind)):  # type: ignore[operator]
+            if excluded is not None and any(inside(name, tree) for tree in getattr(excluded, kind)):
                 raise Refused(EXCLUDED, f"the certificate of {cert} has a name that its CA is barred from")
             allowed = getattr(permitted, kind) if permitted is not None else []
-            if allowed and not any(inside(name, tree) for tree in allowed):  # type: ignore[operator]
+            if allowed and not any(inside(name, tree) for tree in allowed):
                 raise Refused(NOT_PERMITTED, f"the certificate of {cert} has a name that its CA may not issue for")
     constrained = (permitted.other if permitted else set()) | (excluded.other if excluded else set())
     if names.other & constrained:
