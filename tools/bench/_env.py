@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -125,7 +126,8 @@ class Environment:
         return self.missing.get(DISTRIBUTIONS.get(peer, ""))
 
     def compiled(self, name: str, folder: Path = HERE) -> Path:
-        """The program made from `name`.c in `folder` or here, compiled when it is missing or its source has changed."""
+        """The program made from `name`.c in `folder` or here, compiled when it is missing or its source has changed.
+        A line of the source that ends with "Link with: -lNAME ..." says what libraries it needs."""
         source = folder / f"{name}.c"
         if not source.exists():
             source = HERE / f"{name}.c"
@@ -135,6 +137,8 @@ class Environment:
             if not compiler:
                 raise EnvironmentFailure("no C compiler found: install one, or name it in the variable CC")
             partial = program.with_suffix(".new")
-            _run([*compiler.split(), "-O2", "-o", str(partial), str(source)], f"compiling {source.name}")
+            libraries = re.search(r"Link with: ([-\w ]+)$", source.read_text(), re.MULTILINE)
+            command = [*compiler.split(), "-O2", "-o", str(partial), str(source)]
+            _run(command + (libraries[1].split() if libraries else []), f"compiling {source.name}")
             partial.rename(program)
         return program

@@ -127,7 +127,8 @@ def _server(environment: Environment, case: Case, peer: str) -> Figures:
     name, parameters, load = case.run_by(peer)
     connections = _descriptors(load["connections"])
     if name == "c":
-        command = [str(environment.compiled("echo_server")), ADDRESS]
+        command = [str(environment.compiled(case.c_server, case.folder)), ADDRESS]
+        command += [str(case.folder / name) for name in case.c_files]
     else:
         command = _workload(environment, case, name, {"address": ADDRESS, **parameters})
     server_core, client_core = _cores()

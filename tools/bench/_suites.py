@@ -50,7 +50,8 @@ class Case:
     kind: "process" (the workload measures itself) or "server" (a server under load, measured from outside).
     metric: a key of METRICS.
     own_bar: limit for our own figure in the metric's unit, for what is promised without a peer.
-    load: for a server, the client program and its numbers.
+    load: for a server, the client program and its numbers. c_server, c_files: the program of the peer "c", and what
+        files in the folder it is given.
     folder: where the workload is, and a client program of its own. package: the distribution that is measured.
     """
 
@@ -63,6 +64,8 @@ class Case:
     metric: str = "cpu"
     own_bar: float | None = None
     client: str = "echo_load"
+    c_server: str = "echo_server"
+    c_files: tuple[str, ...] = ()
     load: dict[str, int] = field(default_factory=dict)
     folder: Path = WORKLOADS
     package: str = packages.CORE_NAME

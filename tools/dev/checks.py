@@ -18,6 +18,7 @@ from tools.dev.pythons import Python
 REQUIREMENTS = [
     "ruff>=0.15,<0.16",  # a new minor version may add findings to the rules selected
     "mypy>=1.19",  # the first that knows 3.15's grammar
+    "cryptography>=42",  # whose types coro-ssl is checked with
     "pytest>=8.2",  # mypy reads coro/testing/pytest_plugin.py, which imports it
 ]
 

@@ -1,0 +1,18 @@
+"""Fixtures for tests of this package; those of every package are in the conftest.py of the root."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+# pytest itself puts no folder on the path when it imports by file (`--import-mode=importlib`); the helpers lie here.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from coro.ssl import testing
+
+
+@pytest.fixture(scope="session")
+def authority() -> testing.CA:
+    return testing.CA()

@@ -1,0 +1,414 @@
+"""`coro.ssl.new_ctx`: what a context is told, and what it does with it, on the OpenSSL back end."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import ssl
+import warnings
+from pathlib import Path
+
+import pytest
+from ssl_support import both_fail, in_loop, wrapped
+
+import coro
+from coro.ssl import CertificateError, HandshakeError, TLSError, UnsupportedError, new_ctx, testing
+
+VERSIONS = ["TLSv1.2", "TLSv1.3"]
+
+
+@pytest.fixture(scope="module")
+def issued(authority):
+    return authority.issue("localhost")
+
+
+@pytest.fixture
+def folder(authority, issued, tmp_path):
+    """ca.pem, server.pem and server.key."""
+    authority.write(tmp_path)
+    issued.write(tmp_path)
+    return tmp_path
+
+
+# -- arguments
+
+
+def test_what_certificates_may_be(folder, authority, issued):
+    both = folder / "both.pem"
+    both.write_bytes(issued.pem)
+    for cert, key in (
+        (str(folder / "server.pem"), folder / "server.key"),
+        (issued.cert_pem, issued.key_pem),
+        (issued.cert_pem.decode(), issued.key_pem.decode()),
+        (issued.cert, issued.key),
+        (both, None),
+        (os.fsencode(both), None),
+    ):
+        context = new_ctx(cert, key=key, ca=authority.cert)
+        assert context.backend == "openssl" and "openssl" in repr(context)
+    assert new_ctx(ca=folder).statistics().handshakes == 0
+    assert new_ctx(ca=[authority.pem, folder / "ca.pem"]).ssl_context.verify_mode == ssl.CERT_REQUIRED
+
+
+def test_what_is_refused(folder, authority, issued):
+    other = authority.issue("localhost")
+    empty = folder / "empty"
+    empty.mkdir()
+    for wrong, message in (
+        (lambda: new_ctx(issued.cert_pem, key=other.key_pem), "does not accept"),
+        (lambda: new_ctx(issued.cert_pem), "pass key="),
+        (lambda: new_ctx(key=issued.key_pem), "pass cert"),
+        (lambda: new_ctx(sni={"a": issued.pem}), "pass cert"),
+        (lambda: new_ctx(b"-----BEGIN NONSENSE", key=issued.key_pem), "does not accept|no certificate"),
+        (lambda: new_ctx(ca=empty), "expected certificates"),
+        (lambda: new_ctx(ciphers="NONE-SUCH"), "cipher"),
+        (lambda: new_ctx(minimum_version="TLSv1"), "TLSv1.2, TLSv1.3"),
+        (lambda: new_ctx(minimum_version="TLSv1.3", maximum_version="TLSv1.2"), "above"),
+        (lambda: new_ctx(proto="tls9"), "as proto"),
+        (lambda: new_ctx(auto_ecdh=False), "auto_ecdh"),
+        (lambda: new_ctx(tickets=-1), "tickets"),
+        (lambda: new_ctx(alpn=["x" * 256]), "1 to 255"),
+        (lambda: new_ctx(client_auth="maybe"), "client_auth"),
+        (lambda: new_ctx(issued.pem, client_auth="required"), "client_ca"),
+        (lambda: new_ctx(backend="nss"), "openssl"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()
+    with pytest.raises(FileNotFoundError):
+        new_ctx(folder / "missing.pem")
+    with pytest.raises(TypeError, match="the certificate as a path, PEM"):
+        new_ctx(7)
+    with pytest.raises(UnsupportedError, match="stapling"):
+        new_ctx(ocsp=True)
+
+
+def test_an_encrypted_key(issued, tmp_path):
+    from cryptography.hazmat.primitives import serialization
+
+    key = serialization.load_pem_private_key(issued.key_pem, None)
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"word")
+    )
+    new_ctx(issued.cert_pem, key=secret, password="word")
+    for password in (None, "wrong"):
+        with pytest.raises(ValueError):  # and nobody is asked at the terminal
+            new_ctx(issued.cert_pem, key=secret, password=password)
+
+
+@pytest.mark.parametrize("proto", ["sslv2", "sslv3", "tlsv1", "sslv2sslv3", "sslv3tlsv1", "sslv2sslv3tlsv1"])
+def test_classic_versions_mean_what_is_safe(proto):
+    with pytest.warns(DeprecationWarning, match=r"TLS 1\.2 or newer"):
+        context = new_ctx(proto=proto).ssl_context
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_the_classic_name_of_tls_1_2():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert new_ctx(proto="tlsv2").ssl_context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_defaults_are_safe(issued):
+    context = new_ctx().ssl_context
+    assert context.verify_mode == ssl.CERT_REQUIRED and context.check_hostname
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    for option in (ssl.OP_NO_COMPRESSION, ssl.OP_NO_RENEGOTIATION):
+        assert context.options & option
+        assert new_ctx(issued.pem).ssl_context.options & option
+    old = [one["name"] for one in context.get_ciphers() if one["protocol"] != "TLSv1.3"]
+    assert old and all(name.startswith("ECDHE-") and ("GCM" in name or "CHACHA" in name) for name in old)
+
+
+def test_no_secret_is_shown(issued):
+    context = new_ctx(issued.cert_pem, key=issued.key_pem, password="word")
+    assert "word" not in repr(context) and "PRIVATE" not in repr(context)
+
+
+# -- connections
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@in_loop
+def test_a_connection(authority, issued, version):
+    server = new_ctx(issued.pem, alpn=["http/1.1"], maximum_version=version)
+    client = new_ctx(ca=authority.pem, next_protos=[b"h2", b"http/1.1"], minimum_version="TLSv1.2")
+    here, there = wrapped(client, server)
+    with here, there:
+        assert here.version() == there.version() == version
+        assert here.selected_alpn_protocol() == there.selected_alpn_protocol() == "http/1.1"
+        here.send(b"hello")
+        assert there.recv_exact(5) == b"hello"
+        assert here.context is client and there.context is server
+        assert here.peer_chain()[0] == issued.der
+    for context in (client, server):
+        assert context.statistics()[:4] == (1, 0, 0, 0)
+    assert client.statistics().sessions == 1
+
+
+@in_loop
+def test_the_server_is_verified(authority, issued):
+    server = new_ctx(issued.pem)
+    stranger = testing.CA("somebody else")
+    for client, name in (
+        (new_ctx(ca=stranger.pem), "localhost"),
+        (new_ctx(), "localhost"),
+        (new_ctx(ca=authority.pem), "example.org"),
+    ):
+        mine, theirs = both_fail(client, server, name)
+        assert isinstance(mine, CertificateError) and isinstance(theirs, TLSError)
+        assert theirs.alert_name in ("unknown_ca", "bad_certificate")
+        assert client.statistics().failed == 1
+    with pytest.raises(ValueError, match="server_hostname"):
+        wrapped(new_ctx(ca=authority.pem), server, None)
+    here, there = wrapped(new_ctx(verify=False), server, None)
+    here.close()
+    there.close()
+    here, there = wrapped(new_ctx(ca=authority.pem, check_hostname=False), server, None)
+    here.close()
+    there.close()
+
+
+@pytest.mark.parametrize("kind", ["expired", "not yet", "wrong use"])
+@in_loop
+def test_certificates_that_are_not_accepted(authority, kind):
+    made = {
+        "expired": lambda: authority.issue("localhost", starts_in=-10, days=5),
+        "not yet": lambda: authority.issue("localhost", starts_in=5),
+        "wrong use": lambda: authority.issue("localhost", server=False),
+    }[kind]()
+    mine, theirs = both_fail(new_ctx(ca=authority.pem), new_ctx(made.pem))
+    assert isinstance(mine, CertificateError) and mine.verify_code
+    assert theirs.alert_name in ("certificate_expired", "bad_certificate", "unsupported_certificate")
+
+
+@in_loop
+def test_a_chain_and_an_authority_with_limits(authority):
+    middle = authority.intermediate(permitted=["example.org"])
+    good, bad = middle.issue("www.example.org"), middle.issue("www.example.com")
+    client = new_ctx(ca=authority.pem)
+    here, there = wrapped(client, new_ctx(good.cert_pem, [middle.cert], good.key), "www.example.org")
+    with here, there:
+        chain = here.peer_chain()
+        assert chain[0] == good.der and (len(chain) == 1 or chain[1] == middle.der)
+    mine, _ = both_fail(client, new_ctx(bad.pem), "www.example.com")
+    assert isinstance(mine, CertificateError)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@in_loop
+def test_clients_show_certificates(authority, issued, version):
+    friend = authority.issue("friend", server=False)
+    stranger = testing.CA("somebody else").issue("friend", server=False)
+    server = new_ctx(issued.pem, client_ca=authority.pem, maximum_version=version)
+    here, there = wrapped(new_ctx(friend.pem, ca=authority.pem), server)
+    with here, there:
+        assert there.getpeercert(True) == friend.der
+        assert dict(one[0] for one in there.getpeercert()["subject"])["commonName"] == "friend"
+    for client, alerts in (
+        (new_ctx(ca=authority.pem), ("certificate_required", "handshake_failure")),
+        (new_ctx(stranger.pem, ca=authority.pem), ("unknown_ca",)),
+    ):
+        mine, theirs = both_fail(client, server)
+        assert isinstance(theirs, HandshakeError) and mine.alert_name in alerts
+    optional = new_ctx(issued.pem, client_ca=authority.pem, client_auth="optional", maximum_version=version)
+    here, there = wrapped(new_ctx(ca=authority.pem), optional)
+    with here, there:
+        assert there.getpeercert() is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@in_loop
+def test_several_certificates(authority, issued, version):
+    hosts = {host: authority.issue(host) for host in ("a.example.org", "*.example.com")}
+    server = new_ctx(
+        issued.pem,
+        sni={"A.example.org": hosts["a.example.org"].pem, "*.example.com": tuple(_pair(hosts["*.example.com"]))},
+        alpn=["x"],
+        maximum_version=version,
+    )
+    client = new_ctx(ca=authority.pem, check_hostname=False, alpn=["x"])
+    for name, shown in (
+        ("a.example.org", hosts["a.example.org"]),
+        ("b.example.com", hosts["*.example.com"]),
+        ("a.b.example.com", issued),
+        ("elsewhere.net", issued),
+        (None, issued),
+    ):
+        here, there = wrapped(client, server, name)
+        with here, there:
+            assert here.getpeercert(True) == shown.der
+            assert here.selected_alpn_protocol() == "x"
+            kind = "tls-server-end-point"
+            assert here.get_channel_binding(kind) == there.get_channel_binding(kind)
+            assert here.get_channel_binding(kind) == hashlib.sha256(shown.der).digest()
+
+
+def _pair(issued):
+    return issued.cert_pem, issued.key_pem
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@in_loop
+def test_sessions_are_resumed(authority, issued, version):
+    server = new_ctx(issued.pem, maximum_version=version)
+    client = new_ctx(ca=authority.pem)
+    for turn in range(3):
+        here, there = wrapped(client, server)
+        with here, there:
+            there.send(b"x")
+            assert here.recv(1) == b"x"
+            assert here.session_reused is there.session_reused is (turn > 0)
+    assert client.statistics().resumed == server.statistics().resumed == 2
+    # a session is for one name, and is found while its connection is open
+    here, there = wrapped(client, server)
+    there.send(b"x")
+    here.recv(1)
+    more, other = wrapped(client, server)
+    assert more.session_reused is True
+    for one in (here, there, more, other):
+        one.close()
+    client.forget_sessions()
+    here, there = wrapped(client, server)
+    assert here.session_reused is False
+    here.close()
+    there.close()
+
+
+@in_loop
+def test_a_server_without_tickets(authority, issued):
+    server, client = new_ctx(issued.pem, tickets=0), new_ctx(ca=authority.pem)
+    for _ in range(2):
+        here, there = wrapped(client, server)
+        with here, there:
+            there.send(b"x")
+            here.recv(1)
+            assert here.session_reused is False
+
+
+@in_loop
+def test_new_certificates_without_a_restart(authority, folder):
+    server = new_ctx(folder / "server.pem", key=folder / "server.key")
+    client = new_ctx(ca=folder / "ca.pem")
+    old, theirs = wrapped(client, server)
+    renewed = authority.issue("localhost")
+    renewed.write(folder)
+    server.reload()
+    with old, theirs:
+        here, there = wrapped(client, server)
+        with here, there:
+            assert here.getpeercert(True) == renewed.der != old.getpeercert(True)
+            assert here.session_reused is False
+        old.send(b"still here")
+        assert theirs.recv_exact(10) == b"still here"
+    (folder / "server.key").write_bytes(authority.issue("localhost").key_pem)
+    with pytest.raises(ValueError):
+        server.reload()
+    (folder / "server.key").unlink()
+    with pytest.raises(FileNotFoundError):
+        server.reload()
+    here, there = wrapped(client, server)
+    with here, there:
+        assert here.getpeercert(True) == renewed.der
+    assert server.statistics().reloads == 1
+
+
+@in_loop
+def test_revoked_certificates(authority):
+    ca = testing.CA("with a list")
+    good, bad = ca.issue("localhost"), ca.issue("localhost")
+    ca.revoke(bad)
+    client = new_ctx(ca=ca.pem, crl=ca.crl_pem())
+    here, there = wrapped(client, new_ctx(good.pem))
+    here.close()
+    there.close()
+    mine, theirs = both_fail(client, new_ctx(bad.pem))
+    assert isinstance(mine, CertificateError) and "revoked" in mine.verify_message
+    assert theirs.alert_name == "certificate_revoked"
+    server = new_ctx(good.pem, client_ca=ca.pem, crl=ca.crl_pem())
+    mine, theirs = both_fail(new_ctx(bad.pem, ca=ca.pem), server)
+    assert isinstance(theirs, CertificateError) and mine.alert_name == "certificate_revoked"
+
+
+@in_loop
+def test_keys_are_logged_where_it_is_asked_for(authority, issued, tmp_path):
+    log = tmp_path / "keys"
+    here, there = wrapped(new_ctx(ca=authority.pem, keylog=log), new_ctx(issued.pem))
+    here.close()
+    there.close()
+    assert "CLIENT_TRAFFIC_SECRET_0 " in log.read_text()
+
+
+@in_loop
+def test_channel_bindings(authority, issued):
+    client = new_ctx(ca=authority.pem)
+    here, there = wrapped(client, new_ctx(issued.pem, maximum_version="TLSv1.2"))
+    with here, there:
+        assert here.get_channel_binding("tls-unique") == there.get_channel_binding("tls-unique")
+        assert len(here.get_channel_binding("tls-unique")) == 12
+    here, there = wrapped(client, new_ctx(issued.pem))
+    with here, there:
+        with pytest.raises(UnsupportedError, match=r"TLS 1\.3"):
+            here.get_channel_binding("tls-unique")
+        with pytest.raises(UnsupportedError, match="nonsense"):
+            here.get_channel_binding("nonsense")
+        if hasattr(here.engine.object, "export_keying_material"):
+            assert here.get_channel_binding("tls-exporter") == there.get_channel_binding("tls-exporter")
+        else:
+            with pytest.raises(UnsupportedError, match="tls-server-end-point"):
+                here.get_channel_binding("tls-exporter")
+    edwards = authority.issue("localhost", key="ed25519")
+    here, there = wrapped(client, new_ctx(edwards.pem))
+    with here, there:
+        assert here.get_channel_binding("tls-server-end-point") == hashlib.sha256(edwards.der).digest()
+
+
+@pytest.mark.parametrize("kind, name", [("ec384", "sha384"), ("rsa", "sha256"), ("ed25519", None)])
+def test_the_hash_of_an_end_point_is_that_of_the_signature(kind, name):
+    from coro.ssl._binding import end_point
+
+    der = testing.CA(key=kind).der
+    if name is None:
+        with pytest.raises(UnsupportedError, match="no hash function"):
+            end_point(der)
+    else:
+        assert end_point(der) in {hashlib.new(one, der).digest() for one in (name, "sha256")}
+
+
+@in_loop
+def test_one_version_and_cipher(authority, issued):
+    server = new_ctx(
+        issued.pem, ciphers="ECDHE-ECDSA-CHACHA20-POLY1305", maximum_version="TLSv1.2", groups="prime256v1"
+    )
+    here, there = wrapped(new_ctx(ca=authority.pem), server)
+    with here, there:
+        assert here.cipher()[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
+    mine, theirs = both_fail(new_ctx(ca=authority.pem, minimum_version="TLSv1.3"), server)
+    assert mine.alert_name == "protocol_version" and isinstance(theirs, HandshakeError)
+    assert server.statistics().failed == 1
+
+
+@in_loop
+def test_a_silent_client(authority, issued):
+    server = new_ctx(issued.pem, handshake_timeout=0.01)
+    here, there = coro.socketpair()
+    with here, pytest.raises(TimeoutError):
+        server.accept(there)
+    assert server.statistics().timeouts == 1 and server.statistics().failed == 0
+    with pytest.raises(ValueError, match="a server needs a certificate"):
+        new_ctx().wrap(coro.socketpair()[0], server_side=True)
+
+
+@in_loop
+def test_nothing_is_left(authority, issued):
+    server, client = new_ctx(issued.pem), new_ctx(ca=authority.pem)
+    gc.collect()
+    before = coro.get_live_sockets()
+    for _ in range(5):
+        here, there = wrapped(client, server)
+        here.close()
+        there.close()
+        del here, there
+    gc.collect()
+    assert coro.get_live_sockets() == before
+    assert len(os.listdir("/proc/self/fd")) < 100 if Path("/proc/self/fd").exists() else True
