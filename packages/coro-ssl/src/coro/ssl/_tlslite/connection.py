@@ -17,6 +17,7 @@ changed by overriding its methods (all of them private to tlslite-ng, hence the 
 from __future__ import annotations
 
 import errno
+import ipaddress
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,6 +42,14 @@ MESSAGE_MOST = 100 * 1024
 IDLE_MOST = 64
 #: Records of a handshake after which others may run: a client can put each byte into one of its own.
 RECORDS_AT_ONCE = 8
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class PeerClosed(Exception):
@@ -236,14 +245,18 @@ class Connection(TLSConnection):  # type: ignore[misc]
             and not any(name in self.protocols for name in offered.protocol_names)
         ):
             dropped.add(ExtensionType.alpn)
+        try:
+            name = bytes(hello.server_name or b"").decode("ascii")
+        except UnicodeDecodeError:
+            name = ""  # tlslite-ng refuses it
+        if _is_address(name):
+            # Not allowed (RFC 6066, 3), but many clients send it; taken for none, as OpenSSL does.
+            dropped.add(ExtensionType.server_name)
+            name = ""
+        if first:
+            self.asked_name = name or None
         if hello.extensions:
             hello.extensions = [e for e in hello.extensions if e.extType not in dropped]
-        if first:
-            try:
-                name = bytes(hello.server_name).decode("ascii")
-            except UnicodeDecodeError:
-                return  # tlslite-ng refuses it
-            self.asked_name = name or None
 
     def _look_at_certificate(self, message: Any) -> Iterator[Any]:
         chain = message.cert_chain

@@ -55,7 +55,6 @@ _UNDERSTOOD = {
     SUBJECT_KEY_ID,
 }
 _PURPOSES = {"server": "1.3.6.1.5.5.7.3.1", "client": "1.3.6.1.5.5.7.3.2"}
-_ANY_PURPOSE = "2.5.29.37.0"
 
 # Where systems keep the certificates they trust: Debian, Fedora, OpenSUSE, Alpine and the BSDs, macOS.
 _BUNDLES = (
@@ -195,7 +194,7 @@ def _check_any(cert: Certificate, purpose: str, now: float) -> None:
         if critical and name not in _UNDERSTOOD:
             raise Refused(UNKNOWN_CRITICAL, f"the certificate of {cert} has a critical extension {name}")
     usages = cert.extended_key_usage()
-    if usages is not None and not usages & {_PURPOSES[purpose], _ANY_PURPOSE}:
+    if usages is not None and _PURPOSES[purpose] not in usages:
         raise Refused(WRONG_PURPOSE, f"the certificate of {cert} is not for a TLS {purpose}")
 
 
