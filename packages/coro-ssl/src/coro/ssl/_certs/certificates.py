@@ -218,8 +218,9 @@ class x509:
         secret = key._secret
         if self._key is None:
             raise Error(0, "the certificate has no public key; call set_pubkey(key) first")
+        self.get_notBefore()  # now, if nothing else was said
         if self._not_before is None or self._not_after is None or self._not_after <= self._not_before:
-            raise Error(0, "the certificate is never valid; set get_notBefore() and get_notAfter() first")
+            raise Error(0, "the certificate is never valid; set get_notAfter() first")
         if not self._serial:
             self.set_serialNumber()
         if issuer is not None:
