@@ -81,9 +81,16 @@ def pages(package: Path) -> list[str]:
 
 
 def typed(root: Path = ROOT) -> tuple[list[Path], list[Path]]:
-    """What is type-checked of the packages, and the folders that their imports are looked for in."""
+    """What is type-checked of the packages, and the folders that their imports are looked for in.
+
+    mypy takes one module of a name, and every package has a `bench/suite.py`: the first is checked, the others are
+    tables of the same form, which each run of the benchmarks reads.
+    """
     found: list[Path] = []
+    names: set[str] = set()
     for package in packages(root):
         found += sorted(path for path in (package / "src").iterdir() if path.name.isidentifier())
-        found += [path for path in [package / "bench"] if path.is_dir()]
+        benches = [path for path in sorted((package / "bench").glob("*.py")) if path.name not in names]
+        names.update(path.name for path in benches)
+        found += benches
     return found, [package / "src" for package in packages(root)]

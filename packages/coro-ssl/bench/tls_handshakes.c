@@ -1,5 +1,5 @@
-/* The load for handshakes: one connection after the other, each with a handshake of TLS 1.3, one byte back and forth, and
-   a close. Link with: -lssl -lcrypto
+/* The load for handshakes: one connection after the other, each with a handshake of TLS 1.3, one byte back and forth,
+   and a close. Link with: -lssl -lcrypto
 
    usage: tls_handshakes HOST PORT CONNECTIONS SIZE REQUESTS
    SIZE is 1 for full handshakes and 2 for resumed ones (the byte brings the tickets); CONNECTIONS is not used. It does

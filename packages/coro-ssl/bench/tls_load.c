@@ -5,8 +5,8 @@
    usage: tls_load HOST PORT CONNECTIONS SIZE REQUESTS
    It connects, does the handshakes, sends one request over each connection so that everything is warm, prints "ready",
    waits for a line on stdin (the runner reads the server's CPU clock meanwhile), makes exactly REQUESTS exchanges, and
-   prints one line of JSON: wall seconds, own CPU seconds, latency percentiles in microseconds. Exactly that many: the server's
-   CPU time divided by REQUESTS is the figure that is wanted.
+   prints one line of JSON: wall seconds, own CPU seconds, latency percentiles in microseconds. Exactly that many: the
+   server's CPU time divided by REQUESTS is the figure that is wanted.
 
    Cost: one buffer for all connections (the echoed bytes are counted, and their first and last byte compared), 24 bytes
    a connection; two clock reads through the vDSO per request for the latencies. */

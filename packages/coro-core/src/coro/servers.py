@@ -109,7 +109,8 @@ class Server:
     ``handler`` gets the connected sock and the peer's address. When it returns or raises, the connection is closed; an
     exception goes to the exception notifier, and the server goes on. A client that goes away is no failure: when the
     handler raises ConnectionResetError or BrokenPipeError because its own connection was reset, coro.tls.TruncatedError
-    because its client went without a farewell, or ClosedError while the server is ending, that only counts in the statistics, unless ``report_resets``.
+    because it ended without TLS's farewell, or ClosedError for it while the server is ending, that only counts in the
+    statistics, unless ``report_resets``.
 
     ``address`` is ``(host, port)``, the path of a UNIX socket (str, bytes, path object), a listening socket (a ``sock``
     or one of the standard library; it is not closed), or a list of these. Host None or ``""`` is every address of the

@@ -15,7 +15,8 @@ what the engine and the socket take. What is asked of the stream below grows wit
 because the engine's buffer stays as large as it has ever been. Rejected: a thread for each direction (a switch for each
 record), and letting a reader wait until its alert is sent (two peers that only write would wait for each other).
 
-Longer than most files here, because half of it are the calls of a sock with what they do and raise.
+What each request passes through is compiled, in _records.pyx. Longer than most files here, because half of it are the
+calls of a sock with what they do and raise.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from coro._runtime import arguments, scheduler
 from coro._sync.locks import mutex
 from coro.exceptions import ClosedError, TimeoutError, end_of_stream
 from coro.tls._engine import Engine
+from coro.tls._records import NUMBERS, Records
 
 __all__ = ["TLSStatistics", "TLSStream"]
 
@@ -73,6 +75,7 @@ _STATES = {
     _OPEN | _SHUT: "open to receive",
     _OPEN | _PEER_ENDED: "open to send",
 }
+assert (_OPEN, _PEER_ENDED, _KEPT, RECORD, CHUNK) == NUMBERS
 # The class, where a parameter hides its name.
 _sock = sock
 
@@ -96,7 +99,7 @@ class TLSStatistics(NamedTuple):
     senders: int
 
 
-class TLSStream:
+class TLSStream(Records):
     """A ``coro.Stream`` that speaks TLS over another one. ``wrap`` of a context makes it: ``sock`` is the stream below,
     which belongs to this one from now on, and ``engine`` does the work of TLS.
 
@@ -109,26 +112,7 @@ class TLSStream:
     and others) are passed on.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_again",
-        "_back",
-        "_block",
-        "_context",
-        "_direct",
-        "_ended",
-        "_engine",
-        "_incoming",
-        "_lock",
-        "_outgoing",
-        "_primed",
-        "_rest",
-        "_sock",
-        "_state",
-        "_tls",
-        "_trouble",
-        "_want",
-    )
+    __slots__ = ("__weakref__", "_again", "_ended", "_trouble")
 
     def __init__(self, sock: Any, engine: Engine, context: Any = None) -> None:
         """``context`` is the context that made them. The handshake is still to be done."""
@@ -313,39 +297,10 @@ class TLSStream:
 
     # -- receiving
 
-    def recv(self, buffer_size: int, flags: int = 0) -> bytes:
-        """Receive at most ``buffer_size`` bytes, and at most one record's (16 KiB): ``b""`` when the peer has ended its
-        side. ``flags`` must be 0: the kernel does not know what is in a record.
+    # In vars() as well, for whoever lists what a stream can do.
+    recv = Records.recv
 
-        Raises TruncatedError, ProtocolError; ValueError for a negative size; what ``recv`` of the stream below raises;
-        SimultaneousError while another thread receives.
-        """
-        # The usual case of _receive() without its calls: all was decrypted, and one record comes. Of 10 us for a
-        # request with 1 KiB this saves 0.5.
-        if self._state == _OPEN and buffer_size > 0 and not flags:
-            if not self._primed:
-                asked = self._block
-                data: bytes = self._sock.recv(asked)
-                if not data or len(data) == asked:
-                    self._take(data, asked)
-                    return self._receive(buffer_size)
-                self._incoming.write(data)
-            try:
-                data = self._tls.read(buffer_size if buffer_size < RECORD else RECORD)
-            except self._want:
-                self._primed = False
-            except Exception as e:
-                self._primed = True
-                return self._read_failed(e, buffer_size)
-            else:
-                self._primed = len(data) >= buffer_size or self._incoming.pending != 0
-                if data and not self._outgoing.pending:
-                    return data
-                self._answer()
-                return data or self._at_end()
-            if self._outgoing.pending:
-                self._answer()
-            return self._receive(buffer_size)
+    def _recv_unusual(self, buffer_size: int, flags: int) -> bytes:
         if flags:
             raise _no_flags()
         if buffer_size <= 0:
@@ -361,6 +316,23 @@ class TLSStream:
         """Plain text to be received first."""
         self._back = data
         self._state = self._state | _KEPT if data else self._state & ~_KEPT
+
+    def _recv_raised(self, exc: Exception, size: int) -> bytes:
+        """What the engine raised in recv()."""
+        if isinstance(exc, self._want):
+            self._primed = False
+            if self._outgoing.pending:
+                self._answer()
+            return self._receive(size)
+        self._primed = True
+        return self._read_failed(exc, size)
+
+    def _recv_done(self, data: bytes) -> bytes:
+        """The end has come, or the engine has to say something."""
+        if not data:
+            return self._at_end()
+        self._answer()
+        return data
 
     def _read_failed(self, exc: Exception, size: int) -> bytes:
         """What the engine's read raised, other than that it wants more."""
@@ -534,45 +506,41 @@ class TLSStream:
 
     # -- sending
 
-    def send(self, data: _Buffer, flags: int = 0) -> int:
-        """Send all of ``data``; returns its length. ``flags`` must be 0, or MSG.NOSIGNAL, which changes nothing.
+    send = Records.send
 
-        Threads that send at the same time take turns, a whole call each. An exception that ends the call has
-        ``bytes_sent``: so many bytes were sent, or are in records that the next call sends first. Raises what ``send``
-        of the stream below raises, ProtocolError or TruncatedError after one, and BrokenPipeError after
-        ``shutdown(SHUT.WR)``.
-        """
+    def _send_unusual(self, data: _Buffer, flags: int) -> int:
         if flags & ~MSG.NOSIGNAL:
             raise _no_flags()
         if type(data) is not bytes:
             return self._send_view(data)
-        self._lock.lock()
-        sent = 0
-        try:
-            if self._state & ~(_PEER_ENDED | _KEPT) != _OPEN or self._rest:
+        with self._lock:
+            try:
                 self._before_sending()
-            size = len(data)
-            if 0 < size <= CHUNK:
-                try:
-                    sent = self._tls.write(data)
-                except Exception as e:
-                    raise self._not_written(e)  # noqa: B904  the cause is set there
-                self._transmit(self._outgoing.read())
-            if sent < size:
-                with memoryview(data) as view:
-                    while sent < size:
-                        if self._again is not _Never:
-                            scheduler.yield_slice()
-                        sent += self._encrypt(view[sent : sent + CHUNK])
-                        self._transmit(self._outgoing.read())
+            except BaseException as e:
+                _tell_sent(e, 0)
+                raise
+            self._send_more(data, 0)
+        return len(data)
+
+    def _send_more(self, data: bytes, sent: int) -> None:
+        """Send the rest of ``data``, of which ``sent`` bytes are sent, and what else the engine has to say.
+
+        The caller has the lock. An exception has ``bytes_sent``."""
+        try:
+            with memoryview(data) as view:
+                while sent < len(data):
+                    if self._again is not _Never:
+                        scheduler.yield_slice()
+                    sent += self._encrypt(view[sent : sent + CHUNK])
+                    self._transmit(self._outgoing.read())
             if self._outgoing.pending:
                 self._flush()
-            return size
         except BaseException as e:
             _tell_sent(e, sent)
             raise
-        finally:
-            self._lock.unlock()
+
+    def _tell_sent(self, exc: BaseException, sent: int) -> None:
+        _tell_sent(exc, sent)
 
     def _send_view(self, data: Any) -> int:
         if isinstance(data, str):
@@ -737,6 +705,7 @@ class TLSStream:
         if self._incoming.pending:
             raise ProtocolError("the peer has sent bytes behind its close_notify already, which would be lost")
         below = self._sock
+        self._direct = False
         self._sock = _Gone()
         return below
 

@@ -103,6 +103,7 @@ class Backend:
     def _client(self) -> ssl.SSLContext:
         s = self.settings
         made = self._new(ssl.PROTOCOL_TLS_CLIENT)
+        made.hostname_checks_common_name = False  # a name belongs into subjectAltName (RFC 9525 section 6.3)
         made.check_hostname = s.verify and s.check_hostname
         made.verify_mode = ssl.CERT_REQUIRED if s.verify else ssl.CERT_NONE
         if s.chain is not None:
