@@ -105,8 +105,8 @@ class HandshakeError(TLSError):
 class CertificateError(HandshakeError):
     """The peer's certificate is not accepted: expired, of an unknown issuer, revoked, or for another name.
 
-    ``verify_code`` is OpenSSL's number of the reason (``X509_V_ERR_...``), 0 where it is not known; ``verify_message`` says
-    it in words.
+    ``verify_code`` is OpenSSL's number of the reason (``X509_V_ERR_...``), 0 where it is not known;
+    ``verify_message`` says it in words.
     """
 
     def __init__(
