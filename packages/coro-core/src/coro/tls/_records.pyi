@@ -8,6 +8,7 @@ from coro._sync.locks import mutex
 from coro.tls._engine import Engine
 
 NUMBERS: tuple[int, int, int, int, int]
+FIRST_BLOCK: int
 
 class Records:
     _sock: Any
@@ -24,5 +25,6 @@ class Records:
     _state: int
     _primed: bool
     _direct: bool
+    def _pull(self) -> bool: ...
     def recv(self, buffer_size: int, flags: int = 0) -> bytes: ...
     def send(self, data: ReadableBuffer, flags: int = 0) -> int: ...

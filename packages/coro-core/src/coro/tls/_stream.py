@@ -11,9 +11,10 @@ lose nothing. One thread reads and others write at the same time. What stands be
 * An end of the stream below is a clean end only behind the peer's close_notify.
 
 Cost: an object of 200 bytes and a lock for each connection, beside the engine; 1 us for a call that moves a KiB, beside
-what the engine and the socket take. What is asked of the stream below grows with what it gives, from 4 KiB to 64 KiB,
-because the engine's buffer stays as large as it has ever been. Rejected: a thread for each direction (a switch for each
-record), and letting a reader wait until its alert is sent (two peers that only write would wait for each other).
+what the engine and the socket take. What is asked of the stream below grows with what it gives, from 4 KiB to two
+records, because the engine's buffer stays as large as it has ever been. Rejected: a thread for each direction (a switch
+for each record), and letting a reader wait until its alert is sent (two peers that only write would wait for each
+other).
 
 What each request passes through is compiled, in _records.pyx. Longer than most files here, because half of it are the
 calls of a sock with what they do and raise.
@@ -33,7 +34,7 @@ from coro._runtime import arguments, scheduler
 from coro._sync.locks import mutex
 from coro.exceptions import ClosedError, TimeoutError, end_of_stream
 from coro.tls._engine import Engine
-from coro.tls._records import NUMBERS, Records
+from coro.tls._records import FIRST_BLOCK, NUMBERS, Records
 
 __all__ = ["TLSStatistics", "TLSStream"]
 
@@ -43,13 +44,6 @@ _Buffer = bytes | bytearray | memoryview
 HANDSHAKE_TIMEOUT = 10.0
 #: Seconds that close() waits at most until the farewell is sent.
 CLOSE_TIMEOUT = 1.0
-#: Plain bytes that become records before they are sent: four full ones (RFC 8446 section 5.1: 2**14 bytes each).
-CHUNK = 65536
-#: The most that one record carries; more in one read would only be cut from a larger object.
-RECORD = 16384
-#: What is asked of the stream below: at first, and at most.
-BLOCK_FIRST = 4096
-BLOCK_MOST = 65536
 #: Bytes of a handshake that a peer may send; the longest chains of certificates take a tenth.
 HANDSHAKE_MOST = 512 * 1024
 #: Answers that a peer may provoke without taking any.
@@ -59,6 +53,13 @@ ANSWERS_MOST = 65536
 class _Never(Exception):
     """Stands for wishes that an engine does not have."""
 
+
+#: What one record carries, and plain bytes that become records before these are sent.
+RECORD, CHUNK = NUMBERS[3:]
+#: What is asked of the stream below at first, and all the time during a handshake.
+BLOCK_FIRST = FIRST_BLOCK
+#: What is thrown away at once when the connection has failed.
+BLOCK_LAST = 65536
 
 # The state of a stream: bits.
 _NEW = 0
@@ -75,7 +76,7 @@ _STATES = {
     _OPEN | _SHUT: "open to receive",
     _OPEN | _PEER_ENDED: "open to send",
 }
-assert (_OPEN, _PEER_ENDED, _KEPT, RECORD, CHUNK) == NUMBERS
+assert (_OPEN, _PEER_ENDED, _KEPT) == NUMBERS[:3]
 # The class, where a parameter hides its name.
 _sock = sock
 
@@ -214,7 +215,7 @@ class TLSStream(Records):
             elif self._send_at_once() and last:
                 self._sock.shutdown(SHUT.WR)
                 for _ in range(16):
-                    if not self._sock.recv(BLOCK_MOST, MSG.DONTWAIT):
+                    if not self._sock.recv(BLOCK_LAST, MSG.DONTWAIT):
                         break
         except OSError:
             return  # the peer has gone, or does not read
@@ -364,23 +365,14 @@ class TLSStream(Records):
                     if self._outgoing.pending:
                         self._answer()
                     return data
-            if not self._fill():
+            if not self._pull():
                 return self._at_end()
 
-    def _fill(self) -> bool:
-        """Wait for more ciphertext. False: this side has shut the stream below."""
-        asked = self._block
-        return self._take(self._sock.recv(asked), asked)
-
-    def _take(self, data: bytes, asked: int) -> bool:
-        if len(data) == asked and BLOCK_FIRST <= asked < BLOCK_MOST:
-            self._block = asked * 2
-        if data:
-            self._incoming.write(data)
-        elif self._state & _DOWN:
+    def _pulled_end(self) -> bool:
+        """The stream below has ended. False: this side has shut it."""
+        if self._state & _DOWN:
             return False
-        else:
-            self._incoming.write_eof()
+        self._incoming.write_eof()
         self._primed = True
         return True
 
@@ -439,7 +431,7 @@ class TLSStream(Records):
                     if self._outgoing.pending:
                         self._answer()
                     return n
-            if not self._fill():
+            if not self._pull():
                 self._at_end()
                 return 0
 
