@@ -245,8 +245,9 @@ class Engine:
 
     def error(self, exc: Exception, doing: str) -> Exception:
         """The error of ``coro.tls`` for what came out of tlslite-ng."""
-        if isinstance(exc, TLSError) or (isinstance(exc, OSError) and not isinstance(exc, BaseTLSException)):
-            return exc
+        known = isinstance(exc, (BaseTLSException, Refused)) or exc is self._failure
+        if isinstance(exc, TLSError) or not known:
+            return exc  # of the stream below, or sent to the thread
         if isinstance(exc, Refused):
             text = str(exc)
             return CertificateError(
