@@ -201,7 +201,13 @@ class TLSStream(Records):
             if error is e:
                 raise
             raise error from e
-        self._flush()
+        try:
+            self._flush()
+        except ConnectionError:
+            # The peer may have said all it wanted and left; what it said is still to be received, and recv() tells
+            # how it ended. A server's last words are tickets for a connection that will never be.
+            self._outgoing.read()
+            self._rest = b""
 
     def _send_alert(self, last: bool) -> None:
         """Tell the peer why it ends, if that is possible at once. ``last``: and see to it that it is read. Bytes of the
