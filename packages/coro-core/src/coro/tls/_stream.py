@@ -179,7 +179,7 @@ class TLSStream(Records):
 
         def exchange(again: bool) -> None:
             nonlocal left
-            self._flush()
+            self._flush_to_the_living()
             if again:
                 scheduler.yield_slice()
                 return
@@ -189,9 +189,13 @@ class TLSStream(Records):
                 raise HandshakeError(f"the peer sent {HANDSHAKE_MOST} bytes and the TLS handshake is not completed")
             self._feed(data)
 
+        until_done(self._want, self._again, exchange, self._shake_step)
+        self._flush_to_the_living()
+
+    def _shake_step(self) -> None:
         try:
-            until_done(self._want, self._again, exchange, self._tls.do_handshake)
-        except TLSError:
+            self._tls.do_handshake()
+        except (self._want, self._again):
             raise
         except Exception as e:
             error = self._engine.error(e, "handshake")
@@ -201,11 +205,13 @@ class TLSStream(Records):
             if error is e:
                 raise
             raise error from e
+
+    def _flush_to_the_living(self) -> None:
+        """A peer may have said all it wanted and left. What it said is still to be received, and receiving tells how it
+        ended; a server's last words are tickets for a connection that will never be."""
         try:
             self._flush()
         except ConnectionError:
-            # The peer may have said all it wanted and left; what it said is still to be received, and recv() tells
-            # how it ended. A server's last words are tickets for a connection that will never be.
             self._outgoing.read()
             self._rest = b""
 
