@@ -18,6 +18,7 @@ A new program is a subclass of `Server` (running.py) in the file for its kind. T
 test by `pythonpath` in the root's pyproject.toml.
 """
 
+from .brokers import Epmd, GarageMQ, RabbitMQ, RabbitMQ4, RabbitMQCluster
 from .clocks import Chronyd
 from .databases import DATABASE, PASSWORD, USER, MariaDB, PostgreSQL, Redis
 from .files import Nginx, Vsftpd
@@ -31,9 +32,14 @@ __all__ = [
     "PASSWORD",
     "USER",
     "Chronyd",
+    "Epmd",
+    "GarageMQ",
     "MariaDB",
     "Nginx",
     "PostgreSQL",
+    "RabbitMQ",
+    "RabbitMQ4",
+    "RabbitMQCluster",
     "Redis",
     "Script",
     "Server",

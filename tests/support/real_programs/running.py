@@ -121,6 +121,14 @@ class Server:
     def prepare(self) -> None:
         """Make files."""
 
+    def choose_port(self) -> int:
+        """The port for a start. A server that is stopped and started again on the same one says so here."""
+        return free_port()
+
+    def environment(self) -> dict[str, str] | None:
+        """The environment of the server; None: this process's."""
+        return None
+
     def command(self) -> list[str]:
         """The server in the foreground, on self.port."""
         raise NotImplementedError
@@ -170,7 +178,7 @@ class Server:
 
     def _start(self) -> bool:
         """Start it once. False if it ended again: somebody may have taken the port meanwhile."""
-        self.port = free_port()
+        self.port = self.choose_port()
         with open(self._log, "ab") as log:
             self._child = subprocess.Popen(
                 _ended_with_us(self.command(), self.stop_signal),
@@ -178,6 +186,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env=self.environment(),
                 process_group=0,
                 **self._identity,
             )
