@@ -303,8 +303,7 @@ cdef class Message:
     cdef bytes header
     cdef dict found
     cdef public object channel
-    cdef public object _consumer
-    cdef public uint64_t _epoch
+    cdef public bint _settled
 
     @property
     def kind(self):
@@ -380,6 +379,10 @@ cdef class Message:
     @property
     def cluster_id(self):
         return self.properties.get("cluster-id")
+
+    def _shift(self, uint64_t base):
+        """Number it after those of an earlier connection, so that their numbers are never taken for its own."""
+        self.delivery_tag += base
 
     def deliver_method(self):
         """The method that the message came with, as an object of ``spec``."""
