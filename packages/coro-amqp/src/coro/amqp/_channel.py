@@ -98,7 +98,6 @@ class channel:
         self._on_return: list[Callable[[Message], object]] = []
         self._on_cancel: list[Callable[[consumer], object]] = []
         self._tag_base = 0  # delivery tags up to this belong to earlier connections
-        self._tag_last = 0
         self._settled_to = 0  # "multiple" has settled all up to this
         self._steps: list[spec.basic.qos | consumer] = []  # what a new connection has to repeat, in order
         self._in_tx = False
@@ -108,33 +107,23 @@ class channel:
     # ---- in the reader
 
     def _message(self, message: Message) -> None:
+        found = self.consumers.get(message.consumer_tag)
+        if found is not None:
+            found.push(message)
+            return
         kind = message.kind
-        if kind == "deliver":
-            message.channel = self
-            if self._tag_base:
-                message._shift(self._tag_base)
-            self._tag_last = message.delivery_tag
-            found = self.consumers.get(message.consumer_tag)
-            if found is not None:
-                found.push(message)
-            elif self.ack_discards and self._link is not None:
-                # Its consumer has gone. If it was one without acknowledgements, there are none in the inbox of anybody.
-                self._discard(message)
-        elif kind == "return":
+        if kind == "return":
             self._take_return(message)
-        else:
-            message.channel = self
-            if self._tag_base:
-                message._shift(self._tag_base)
-            self._tag_last = message.delivery_tag
+        elif kind == "get_ok":
             self._answer(message)
+        elif self.ack_discards:
+            self._discard(message)
 
     def _discard(self, message: Message) -> None:
         LOG("delivery for an unknown consumer", message.consumer_tag, message.routing_key)
-        self.basic_ack(message.delivery_tag)
+        message.ack()
 
     def _take_return(self, message: Message) -> None:
-        message.channel = self
         found = self._confirms.take_return(message) if self._confirms is not None else None
         for callback in self._on_return:
             callback(message)
@@ -212,9 +201,10 @@ class channel:
 
     def _lost(self, error: AMQPError) -> None:
         """The connection is lost, and there may be another."""
+        if self._link is not None:
+            self._tag_base = self._settled_to = max(self._tag_base, self._link.protocol.last_tag(self.num))
         self._link = None
         self._fail(error)
-        self._tag_base = self._settled_to = self._tag_last
         self._tx_lost = self._tx_open
         for each in self.consumers.values():
             each._drop()
@@ -226,7 +216,7 @@ class channel:
     def _reopen(self, link: Link) -> None:
         """Open it on another connection, as it was on the one before."""
         self._attach(link)
-        self._ask(spec.channel.open(), (spec.channel.open_ok,), link=link)
+        self._open(link)
         self.active = True
         if self._confirms is not None:
             self._confirms.restart()
@@ -248,6 +238,12 @@ class channel:
     def _attach(self, link: Link) -> None:
         self._link = link
         link.channels[self.num] = self
+
+    def _open(self, link: Link, out_of_band: str = "", undo: Callable[[Any], object] | None = None) -> None:
+        def opened(_: object) -> None:
+            link.protocol.own(self.num, self, self._tag_base, not self._in_tx)
+
+        self._ask(spec.channel.open(out_of_band), (spec.channel.open_ok,), on_reply=opened, undo=undo, link=link)
 
     def _publish_again(self, link: Link, found: Confirmation) -> None:
         assert self._confirms is not None and found.content is not None
@@ -310,7 +306,7 @@ class channel:
         reply = Reply(expected, on_reply, undo)
         link.protocol.send_method(self.num, method)
         self._replies.append(reply)
-        if link.idle:
+        if link.protocol.idle:
             link.wake()
         if timeout is None:
             timeout = self.conn.timeout
@@ -341,7 +337,7 @@ class channel:
         """Send a method that has no answer."""
         link = self._usable()
         link.protocol.send_method(self.num, method)
-        if link.idle:
+        if link.protocol.idle:
             link.wake()
 
     def _ask_or_tell(self, nowait: bool, method: Method, expected: type[_M], undo: Any = None) -> _M | None:
@@ -587,7 +583,10 @@ class channel:
 
         method = spec.basic.get(0, queue, no_ack)
         answer = self._ask(method, (Message, spec.basic.get_empty), undo=give_back)
-        return answer if isinstance(answer, Message) else None
+        if not isinstance(answer, Message):
+            return None
+        answer._settled = no_ack
+        return answer
 
     # ---- class basic: acknowledging
 
@@ -598,7 +597,7 @@ class channel:
         """
         link = self._settling(delivery_tag, multiple)
         link.protocol.ack(self.num, delivery_tag - self._tag_base if delivery_tag else 0, multiple)
-        if link.idle:
+        if link.protocol.idle:
             link.wake()
 
     get_ack = basic_ack
@@ -607,14 +606,14 @@ class channel:
         """Give a message back to its queue or, without ``requeue``, drop or dead-letter it. Raises as ``basic_ack``."""
         link = self._settling(delivery_tag, multiple)
         link.protocol.nack(self.num, delivery_tag - self._tag_base if delivery_tag else 0, multiple, requeue)
-        if link.idle:
+        if link.protocol.idle:
             link.wake()
 
     def basic_reject(self, delivery_tag: int, requeue: bool = True) -> None:
         """``basic_nack`` for one message, by the method that AMQP had first."""
         link = self._settling(delivery_tag, False)
         link.protocol.reject(self.num, delivery_tag - self._tag_base, requeue)
-        if link.idle:
+        if link.protocol.idle:
             link.wake()
 
     def _settling(self, delivery_tag: int, multiple: bool) -> Link:
@@ -629,7 +628,8 @@ class channel:
                 f"message {delivery_tag} came by an earlier connection; the broker delivers it again on this one"
             )
         if multiple:
-            self._settled_to = max(self._settled_to, delivery_tag or self._tag_last)
+            self._settled_to = max(self._settled_to, delivery_tag or link.protocol.last_tag(self.num))
+            link.protocol.be_direct(self.num, False)
         if self._in_tx:
             self._tx_open = True
         return link
@@ -638,13 +638,10 @@ class channel:
         """For ``Message``."""
         tag = message.delivery_tag
         if message._settled or tag <= self._settled_to and tag > self._tag_base:
-            raise StateError(f"message {tag} has been acknowledged or rejected before; once is enough")
+            raise StateError(f"message {tag} needs no acknowledgement: it has had one, or came by a consumer with no_ack")
         if not tag:
             raise StateError("expected a message that was delivered or fetched, got one that came back")
         if how == "ack":
-            found = self.consumers.get(message.consumer_tag) if message.consumer_tag is not None else None
-            if found is not None and found.no_ack:
-                raise StateError(f"consumer {found.tag!r} has no_ack: its messages need no acknowledgement")
             self.basic_ack(tag, multiple)
         elif how == "nack":
             self.basic_nack(tag, multiple, requeue)
@@ -695,7 +692,7 @@ class channel:
         if self._in_tx:
             self._tx_open = True
         link.protocol.publish(self.num, exchange, routing_key, payload, properties, mandatory, immediate)
-        if link.idle:
+        if link.protocol.idle:
             link.wake()
 
     def _wait_room(self, link: Link, timeout: float | None) -> Link:
@@ -735,7 +732,7 @@ class channel:
         except BaseException:
             confirms.undo(found)
             raise
-        if link.idle:
+        if link.protocol.idle:
             link.wake()
         return found
 
@@ -808,6 +805,8 @@ class channel:
 
         def begin(_: object) -> None:
             self._in_tx = True
+            if self._link is not None:
+                self._link.protocol.be_direct(self.num, False)
 
         answer: spec.tx.select_ok = self._ask(spec.tx.select(), (spec.tx.select_ok,), on_reply=begin, undo=begin)
         return answer

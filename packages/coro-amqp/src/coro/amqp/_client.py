@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import coro
 from coro.amqp import _urls, spec
-from coro.amqp._channel import channel
+from coro.amqp._channel import channel as Channel
 from coro.amqp._link import Link, again
 from coro.amqp._protocol import CHANNEL_MAX, FRAME_MAX, MAX_BODY, Protocol
 from coro.amqp._sasl import KNOWN
@@ -188,7 +188,7 @@ class client:
         self.mechanism = mechanism
         self.name = name or f"coro-amqp {id(self):#x}"
         self.server_hostname = server_hostname
-        self.channels: dict[int, channel] = {}
+        self.channels: dict[int, Channel] = {}
         self.error: AMQPError | None = None
         self.closed_cv = coro.condition_variable()
         self._credentials = credentials
@@ -361,7 +361,7 @@ class client:
         self.closed_cv.wake_all()
         self._tell("closed", error=error)
 
-    def _forget(self, which: channel) -> None:
+    def _forget(self, which: Channel) -> None:
         """A channel has ended."""
         if self.channels.get(which.num) is which:
             del self.channels[which.num]
@@ -451,7 +451,7 @@ class client:
     def _restore_topology(self, link: Link) -> None:
         """Each thing on a channel of its own making: what the broker refuses ends the channel, not the recovery."""
         topology = self._topology
-        helper: channel | None = None
+        helper: Channel | None = None
         try:
             for method, answer in [
                 *((each, spec.exchange.declare_ok) for each in topology.exchanges.values()),
@@ -466,7 +466,7 @@ class client:
             if helper is not None and not helper.closed:
                 helper.close()
 
-    def _repeat(self, link: Link, helper: channel | None, method: Any, expected: type) -> channel:
+    def _repeat(self, link: Link, helper: Channel | None, method: Any, expected: type) -> Channel:
         if helper is None or helper.closed:
             helper = self._make_channel(None)
             helper._reopen(link)
@@ -543,7 +543,7 @@ class client:
         """How many bytes have been given to the connection so far."""
         return self._link.protocol.bytes_out if self._link is not None else 0
 
-    def _make_channel(self, number: int | None) -> channel:
+    def _make_channel(self, number: int | None) -> Channel:
         link = self._link
         assert link is not None
         most = link.protocol.channel_max
@@ -555,9 +555,9 @@ class client:
             raise StateError(f"expected a channel number from 1 to {most}, got {number}")
         elif number in self.channels:
             raise StateError(f"expected a channel number that is free, {number} is in use")
-        return channel(self, number)
+        return Channel(self, number)
 
-    def channel(self, out_of_band: str = "", number: int | None = None) -> channel:
+    def channel(self, out_of_band: str = "", number: int | None = None) -> Channel:
         """Open a channel. number: which, None for the lowest that is free. Raises StateError when all are in use, and as
         every call to the broker."""
         self._wait_up()
@@ -567,7 +567,7 @@ class client:
         self.channels[found.num] = found
         found._attach(link)
         try:
-            found._ask(spec.channel.open(out_of_band), (spec.channel.open_ok,), undo=lambda _: found.close(), link=link)
+            found._open(link, out_of_band)
         except BaseException as exc:
             if self.channels.get(found.num) is found:
                 if isinstance(exc, AMQPError):
@@ -577,7 +577,7 @@ class client:
             raise
         return found
 
-    def _give_up(self, found: channel, link: Link) -> None:
+    def _give_up(self, found: Channel, link: Link) -> None:
         """Opening was interrupted: the broker opens the channel, and it is closed as soon as it answers."""
         number = found.num
         if link.protocol.channel_state(number) == "open":

@@ -56,7 +56,6 @@ class consumer:
         self.max_inbox = max_inbox
         self.error: AMQPError | None = None
         self.closed = False
-        self.received = 0
         self._callback = callback
         self._inbox: coro.fifo[Message] = coro.fifo()
         self._full = self._flooded = False
@@ -66,7 +65,8 @@ class consumer:
 
     def push(self, message: Message) -> None:
         """Take a message that has come; called by the connection. Never waits."""
-        self.received += 1
+        if self.no_ack:
+            message._settled = True
         if self._callback is not None:
             self._callback(message)
             return

@@ -63,7 +63,7 @@ class Link:
         self.full = 0  # inboxes that are full
         self.flooded = 0  # those that have grown far beyond
         self.waiting = 0  # threads that wait for an answer of the broker
-        self.idle = False  # the writer sleeps
+        protocol.waker = self.wake
         self.debug = False
         self._on_method = on_method
         self._on_end = on_end
@@ -207,7 +207,7 @@ class Link:
                         self._on_method(self, what)
                 if protocol.error is not None:
                     raise protocol.error
-                if self.idle and protocol.pending:
+                if protocol.idle and protocol.pending:
                     self.wake()
         except ProtocolError as exc:
             self._complain(exc)
@@ -258,9 +258,9 @@ class Link:
             while self.alive:
                 if not protocol.pending:
                     self._work.clear()
-                    self.idle = True
+                    protocol.idle = True
                     self._work.wait()
-                    self.idle = False
+                    protocol.idle = False
                     continue
                 self._send(protocol.take_output())
                 if len(self._room) and protocol.pending < HIGH:
@@ -308,12 +308,12 @@ class Link:
 
     def wake(self) -> None:
         """Have the writer send what is encoded."""
-        self.idle = False
+        self.protocol.idle = False
         self._work.set()
 
     def flush(self) -> None:
         """The same, if it sleeps."""
-        if self.idle:
+        if self.protocol.idle:
             self.wake()
 
     def wait_room(self, timeout: float) -> None:
@@ -356,6 +356,7 @@ class Link:
             return
         self._dying = True
         self.alive = False
+        self.protocol.idle = False
         if cause is not None and cause is not error and error.__cause__ is None:
             error.__cause__ = cause
         self.error = error
@@ -364,6 +365,7 @@ class Link:
         self._reading.set()
         self._room.wake_all()
         self._on_end(self)
+        self.protocol.abandon()
         try:
             self._sock.close()
         except (OSError, coro.ClosedError):

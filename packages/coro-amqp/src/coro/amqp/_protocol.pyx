@@ -273,6 +273,10 @@ def unpack_properties(flags, data):
     return decode_properties(bytes((flags >> 8 & 255, flags & 255)) + bytes(data), 16)
 
 
+cdef class Protocol
+cdef class _Channel
+
+
 @cython.final
 @cython.freelist(256)
 cdef class Message:
@@ -304,6 +308,8 @@ cdef class Message:
     cdef dict found
     cdef public object channel
     cdef public bint _settled
+    cdef _Channel record        # by which an acknowledgement may leave without the channel object
+    cdef Protocol protocol
 
     @property
     def kind(self):
@@ -380,10 +386,6 @@ cdef class Message:
     def cluster_id(self):
         return self.properties.get("cluster-id")
 
-    def _shift(self, uint64_t base):
-        """Number it after those of an earlier connection, so that their numbers are never taken for its own."""
-        self.delivery_tag += base
-
     def deliver_method(self):
         """The method that the message came with, as an object of ``spec``."""
         if self.how == DELIVER:
@@ -413,6 +415,14 @@ cdef class Message:
         Raises StaleDelivery when the channel has been closed or opened anew since; StateError when the message needs
         no acknowledgement, or has had one.
         """
+        cdef _Channel record = self.record
+        cdef Protocol protocol
+        if record is not None and record.direct and record.state == CHANNEL_OPEN and not self._settled and not multiple:
+            protocol = self.protocol
+            if protocol.at == OPENED:
+                self._settled = True
+                protocol.put_ack(record.number, self.delivery_tag - record.tag_base)
+                return
         self.settler()._settle(self, "ack", multiple, False)
 
     def nack(self, requeue=True, multiple=False):
@@ -439,6 +449,10 @@ cdef class _Channel:
     cdef bint wants_header
     cdef uint64_t missing       # bytes of its body
     cdef list chunks
+    cdef object owner           # becomes `channel` of the messages
+    cdef uint64_t tag_base      # added to delivery tags
+    cdef uint64_t last_tag
+    cdef bint direct            # acknowledgements need not go by the owner
 
 
 cdef str same_or_new(text t, str before):
@@ -475,6 +489,8 @@ cdef class Protocol:
     cdef readonly uint64_t messages_in
     cdef readonly uint64_t messages_out
 
+    cdef public bint idle               # nobody will call take_output until `waker` is called
+    cdef public object waker
     cdef bint server
     cdef int at                         # the state of the connection
     cdef bint tune_sent
@@ -489,7 +505,7 @@ cdef class Protocol:
     cdef Output out
     cdef list pieces
     cdef Py_ssize_t pieces_size
-    cdef str last_tag, last_exchange, last_key
+    cdef str seen_tag, last_exchange, last_key
 
     def __cinit__(self):
         self.tail = NULL
@@ -833,11 +849,13 @@ cdef class Protocol:
         c.end = p + n
         get_basic_deliver(&c, &found)
         message.how = DELIVER
-        message.consumer_tag = self.last_tag = same_or_new(found.consumer_tag, self.last_tag)
+        message.consumer_tag = self.seen_tag = same_or_new(found.consumer_tag, self.seen_tag)
         message.exchange = self.last_exchange = same_or_new(found.exchange, self.last_exchange)
         message.routing_key = self.last_key = same_or_new(found.routing_key, self.last_key)
-        message.delivery_tag = found.delivery_tag
+        message.delivery_tag = channel.last_tag = found.delivery_tag + channel.tag_base
         message.redelivered = found.redelivered
+        message.record = channel
+        message.protocol = self
         return self.expect_content(channel, message)
 
     cdef bint content_begins(self, _Channel channel, uint32_t what, const unsigned char *p, Py_ssize_t n) except -1:
@@ -865,7 +883,9 @@ cdef class Protocol:
             message.how = GET_OK
             message.exchange = same_or_new(got.exchange, self.last_exchange)
             message.routing_key = same_or_new(got.routing_key, self.last_key)
-            message.delivery_tag = got.delivery_tag
+            message.delivery_tag = channel.last_tag = got.delivery_tag + channel.tag_base
+            message.record = channel
+            message.protocol = self
             message.redelivered = got.redelivered
             message.message_count = got.message_count
         elif what == BASIC_RETURN:
@@ -883,6 +903,7 @@ cdef class Protocol:
 
     cdef int expect_content(self, _Channel channel, Message message) except -1:
         message.channel_number = channel.number
+        message.channel = channel.owner
         message.depth = self.max_table_depth
         channel.message = message
         channel.wants_header = True
@@ -1203,6 +1224,44 @@ cdef class Protocol:
         if self.out.size:
             self.pieces_size += self.out.size
             self.pieces.append(self.out.take())
+        return 0
+
+    def own(self, int number, owner, uint64_t tag_base=0, bint direct=True):
+        """For a client: messages of this channel get ``owner`` as their ``channel``, and numbers after ``tag_base``.
+
+        direct: ``Message.ack`` need not go by the owner. StateError when the channel is closed.
+        """
+        cdef _Channel channel = self.find(number)
+        if channel is None:
+            raise StateError(f"expected channel {number} to be open, it is closed")
+        channel.owner = owner
+        channel.tag_base = tag_base
+        channel.last_tag = tag_base
+        channel.direct = direct
+
+    def be_direct(self, int number, bint direct):
+        """Change what ``own`` has set; nothing if the channel is closed."""
+        cdef _Channel channel = self.find(number)
+        if channel is not None:
+            channel.direct = direct
+
+    def last_tag(self, int number):
+        """The highest number of a message that came on this channel, 0 if it is closed."""
+        cdef _Channel channel = self.find(number)
+        return 0 if channel is None else channel.last_tag
+
+    def abandon(self):
+        """The connection broke: nothing can be sent any more."""
+        self.at = CLOSED
+
+    cdef int put_ack(self, int number, uint64_t delivery_tag) except -1:
+        cdef Py_ssize_t start = self.out.size
+        self.begin_frame(METHOD, number)
+        put_basic_ack(self.out, delivery_tag, False)
+        self.end_frame(start)
+        self.bytes_out += self.out.size - start
+        if self.idle:
+            self.waker()
         return 0
 
     def ack(self, int number, uint64_t delivery_tag, bint multiple=False):
