@@ -37,7 +37,7 @@ def _check(folder: Path, texts: dict[str, str]) -> int:
             lines = difflib.unified_diff(there.splitlines(), text.splitlines(), str(path), "made now", lineterm="")
             print("\n".join(list(lines)[:40]))
     if differing:
-        print(f"{differing} of {len(texts)} files differ from what is made now; run it without --check", file=sys.stderr)
+        print(f"{differing} of {len(texts)} files differ from what is made now; run without --check", file=sys.stderr)
         return 1
     print(f"{', '.join(texts)}: as they would be made now")
     return 0
@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tools.codegen",
         description="Make coro-amqp's spec.py and codec from RabbitMQ's description of AMQP 0-9-1.",
-        epilog="The file is deps/rabbitmq_codegen/amqp-rabbitmq-0.9.1.json of https://github.com/rabbitmq/rabbitmq-server.",
+        epilog="The file is deps/rabbitmq_codegen/amqp-rabbitmq-0.9.1.json in "
+        "https://github.com/rabbitmq/rabbitmq-server.",
     )
     parser.add_argument("path", type=Path, help="amqp-rabbitmq-0.9.1.json")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the files would change")

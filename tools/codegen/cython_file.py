@@ -61,14 +61,15 @@ def _with_properties(schema: Schema) -> list[Class]:
 def pxd(schema: Schema) -> str:
     """The text of _spec_codec.pxd."""
     lines = [*(f"# {line}" for line in origin(schema)), "# cython: language_level=3"]
-    lines += ["from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t", "", "from coro.amqp._values cimport Output, cursor, text", ""]
+    lines += ["from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t", ""]
+    lines += ["from coro.amqp._values cimport Output, cursor, text", ""]
     for owner, method in _hot(schema):
         lines += ["", f"cdef struct {function(owner, method)}:"]
         lines += [f"    {_C_TYPES[field.type]} {field.attribute}" for field in method.fields]
     lines.append("")
     for owner, method in _hot(schema):
         name = function(owner, method)
-        lines += ["", f"cdef int put_{name}({_c_parameters(method)}) except -1"]
+        lines += ["", *_signature(f"cdef int put_{name}", _c_parameters(method), " except -1")]
         lines.append(f"cdef int get_{name}(cursor *c, {name} *into) except -1")
     for each in _with_properties(schema):
         lines += ["", f"cdef int put_{each.attribute}_properties(Output o, object mapping) except -1"]
@@ -79,7 +80,8 @@ def pxd(schema: Schema) -> str:
 def pyx(schema: Schema) -> str:
     """The text of _spec_codec.pyx."""
     lines = [
-        "# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True, embedsignature.format=clinic",
+        "# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True",
+        "# cython: embedsignature.format=clinic",
         '"""Every method of AMQP to bytes and back; the hot ones and the properties from C, too.',
         "",
         *origin(schema),
@@ -90,8 +92,20 @@ def pyx(schema: Schema) -> str:
         "",
         "from coro.amqp._values cimport (",
     ]
-    names = ["Output", "cursor", "get_longstr", "get_shortstr", "get_table", "get_text", "get_u16", "get_u32", "get_u64", "get_u8", "need"]
-    names += ["put_longstr", "put_shortstr", "put_table", "put_timestamp", "put_u16", "put_u32", "put_u64", "put_u8"]
+    names = ["Output", "cursor", "get_longstr", "get_shortstr", "get_table", "get_text", "get_u16", "get_u32"]
+    names += [
+        "get_u64",
+        "get_u8",
+        "need",
+        "put_longstr",
+        "put_shortstr",
+        "put_table",
+        "put_timestamp",
+        "put_u16",
+        "put_u32",
+        "put_u64",
+        "put_u8",
+    ]
     names += ["read_u16", "read_u32", "read_u64", "text", "write_u16", "write_u32", "write_u64"]
     lines += [f"    {name}," for name in names]
     lines += [")", "", "from coro.amqp.exceptions import EncodeError, ProtocolError", ""]
@@ -103,6 +117,17 @@ def pyx(schema: Schema) -> str:
     for each in _with_properties(schema):
         lines += _properties(each)
     return "\n".join(lines) + "\n"
+
+
+def _signature(head: str, parameters: list[str], tail: str) -> list[str]:
+    """A head of a function, on several lines where one would be too long."""
+    line = f"{head}({', '.join(parameters)}){tail}"
+    if len(line) <= 120:
+        return [line]
+    inner = ", ".join(parameters)
+    if len(inner) <= 116:
+        return [f"{head}(", f"    {inner}", f"){tail}"]
+    return [f"{head}(", *(f"    {parameter}," for parameter in parameters), f"){tail}"]
 
 
 def _helpers() -> list[str]:
@@ -124,18 +149,25 @@ def _put_lines(fields: tuple[Field, ...], name: str) -> list[str]:
     for group in groups(fields):
         first = group[0]
         if first.type == "bit":
-            bits = [f"({1 << i} if {field.attribute} else 0)" for i, field in enumerate(group)]
-            lines.append(f"    o.extend(1)[0] = {' | '.join(bits)}")
+            lines += _bits(group)
         else:
             lines.append(f'    {_WRITE[first.type]}(o, {first.attribute}, "{name} {first.name}")')
     return lines
 
 
+def _bits(group: tuple[Field, ...]) -> list[str]:
+    bits = [f"({1 << i} if {field.attribute} else 0)" for i, field in enumerate(group)]
+    line = f"    o.extend(1)[0] = {' | '.join(bits)}"
+    if len(line) <= 120:
+        return [line]
+    return ["    o.extend(1)[0] = (", f"        {bits[0]}", *(f"        | {bit}" for bit in bits[1:]), "    )"]
+
+
 def _pack(owner: Class, method: Method) -> list[str]:
     name = function(owner, method)
-    parameters = ", ".join(field.attribute for field in method.fields)
+    parameters = [field.attribute for field in method.fields]
     ids = f"0x{owner.id:04x}{method.id:04x}"
-    lines = ["", "", f"def pack_{name}({parameters}):"]
+    lines = ["", "", *_signature(f"def pack_{name}", parameters, ":")]
     lines += ["    cdef Output o = Output.__new__(Output)", f"    write_u32(o.extend(4), {ids})"]
     return [*lines, *_put_lines(method.fields, f"{owner.name}.{method.name}"), "    return o.take()"]
 
@@ -158,30 +190,31 @@ def _unpack(owner: Class, method: Method) -> list[str]:
     return lines
 
 
-def _c_parameters(method: Method) -> str:
+def _c_parameters(method: Method) -> list[str]:
     parameters = ["Output o"]
     for field in method.fields:
         if field.name not in _FIXED:
             kind = "object" if field.type == "shortstr" else _C_TYPES[field.type]
             parameters.append(f"{kind} {field.attribute}")
-    return ", ".join(parameters)
+    return parameters
 
 
 def _put_hot(owner: Class, method: Method) -> list[str]:
     name = function(owner, method)
-    lines = ["", "", f"cdef int put_{name}({_c_parameters(method)}) except -1:"]
-    lines += [f'    """{owner.name}.{method.name} with its numbers."""', f"    write_u32(o.extend(4), 0x{owner.id:04x}{method.id:04x})"]
+    lines = ["", "", *_signature(f"cdef int put_{name}", _c_parameters(method), " except -1:")]
+    lines.append(f'    """{owner.name}.{method.name} with its numbers."""')
+    lines.append(f"    write_u32(o.extend(4), 0x{owner.id:04x}{method.id:04x})")
     for group in groups(method.fields):
         first = group[0]
         if first.type == "bit":
-            bits = [f"({1 << i} if {field.attribute} else 0)" for i, field in enumerate(group)]
-            lines.append(f"    o.extend(1)[0] = {' | '.join(bits)}")
+            lines += _bits(group)
         elif first.type == "shortstr":
             lines.append(f'    put_shortstr(o, {first.attribute}, "{owner.name}.{method.name} {first.name}")')
         else:
             size = _SIZES[first.type]
             value = _FIXED.get(first.name, first.attribute)
-            lines.append(f"    o.extend(1)[0] = {value}" if size == 1 else f"    write_u{size * 8}(o.extend({size}), {value})")
+            wide = f"    write_u{size * 8}(o.extend({size}), {value})"
+            lines.append(f"    o.extend(1)[0] = {value}" if size == 1 else wide)
     return [*lines, "    return 0"]
 
 
@@ -211,12 +244,14 @@ def _properties(each: Class) -> list[str]:
         if "-" in field.name:
             lines.append(f'    "{field.name.replace("-", "_")}": {i},')
     lines += ["}", "", "", f"cdef int put_{each.attribute}_properties(Output o, object mapping) except -1:"]
-    lines += ['    """Flags and values of what a mapping has; None stands for nothing. EncodeError for an unknown name."""']
+    lines.append('    """Flags and values of what a mapping has; None is nothing. EncodeError for an unknown name."""')
     lines += ["    cdef Py_ssize_t start = o.size", "    cdef unsigned int flags = 0", "    cdef int i"]
     lines.append(f"    cdef list values = [None] * {len(each.properties)}")
-    lines += ["    o.extend(2)", "    if not isinstance(mapping, dict):", "        try:", "            mapping = dict(mapping)"]
+    lines += ["    o.extend(2)", "    if not isinstance(mapping, dict):", "        try:"]
+    lines.append("            mapping = dict(mapping)")
     lines += ["        except (TypeError, ValueError):"]
-    lines.append('            raise EncodeError(f"properties: expected a dict, got {type(mapping).__name__}") from None')
+    lines.append("            kind = type(mapping).__name__")
+    lines.append('            raise EncodeError(f"properties: expected a dict, got {kind}") from None')
     lines += ["    for key, value in (<dict>mapping).items():", "        if value is None:", "            continue"]
     lines += [f"        place = {index}.get(key)", "        if place is None:"]
     lines.append('            known = ", ".join(name for name in ' + index + ' if "_" not in name)')
@@ -225,10 +260,12 @@ def _properties(each: Class) -> list[str]:
     lines.append('            raise EncodeError(f"properties: {key!r} is given in both spellings; leave one out")')
     lines += ["        flags |= 0x8000 >> i", "        values[i] = value", "    write_u16(o.data + start, flags)"]
     for i, field in enumerate(each.properties):
-        lines += [f"    if flags & 0x{0x8000 >> i:04x}:", f'        {_WRITE[field.type]}(o, values[{i}], "property {field.name}")']
+        lines.append(f"    if flags & 0x{0x8000 >> i:04x}:")
+        lines.append(f'        {_WRITE[field.type]}(o, values[{i}], "property {field.name}")')
     lines += ["    return 0", "", "", f"cdef dict get_{each.attribute}_properties(cursor *c):"]
     unused = (1 << (16 - len(each.properties))) - 1
-    lines += ['    """What the flags say is there, by name."""', "    cdef unsigned int flags = get_u16(c)", "    cdef dict found = {}"]
+    lines.append('    """What the flags say is there, by name."""')
+    lines += ["    cdef unsigned int flags = get_u16(c)", "    cdef dict found = {}"]
     lines.append(f"    if flags & 0x{unused:04x}:")
     lines.append('        raise ProtocolError(f"expected flags of properties that exist, got {flags:#06x}", 502)')
     for i, field in enumerate(each.properties):

@@ -29,7 +29,8 @@ def spec(schema: Schema) -> str:
         lines.append(f"{name} = {value}" + (f"  # {kind}" if kind else ""))
     for each in schema.classes:
         lines += _class(each)
-    lines += ["", "", "#: (class id, method id) -> the class of the method.", "method_map: dict[tuple[int, int], type[Method]] = {"]
+    lines += ["", "", "#: (class id, method id) -> the class of the method."]
+    lines.append("method_map: dict[tuple[int, int], type[Method]] = {")
     for owner, method in schema.methods():
         name = f"{owner.attribute}.{method.attribute}"
         lines.append(f"    ({owner.id}, {method.id}): {name},")
@@ -38,7 +39,8 @@ def spec(schema: Schema) -> str:
 
 
 def _class(each: Class) -> list[str]:
-    lines = ["", "", f"class {each.attribute}:", f'    """Class {each.id}, {each.name}."""', "", f"    id: ClassVar[int] = {each.id}"]
+    lines = ["", "", f"class {each.attribute}:", f'    """Class {each.id}, {each.name}."""', ""]
+    lines.append(f"    id: ClassVar[int] = {each.id}")
     for method in each.methods:
         lines += _method(each, method)
     if each.properties:
@@ -136,7 +138,8 @@ def _properties(each: Class) -> list[str]:
     ]
     for i, field in enumerate(each.properties):
         lines.append(f'            {15 - i}: ("{field.name}", "{field.type}"),')
-    lines += ["        }", "        #: Name -> bit of the flags and type.", "        name_map: ClassVar[dict[str, tuple[int, str]]] = {"]
+    lines += ["        }", "        #: Name -> bit of the flags and type."]
+    lines.append("        name_map: ClassVar[dict[str, tuple[int, str]]] = {")
     for i, field in enumerate(each.properties):
         lines.append(f'            "{field.name}": ({15 - i}, "{field.type}"),')
     return [*lines, "        }"]

@@ -1,8 +1,8 @@
 """Reads RabbitMQ's machine-readable description of AMQP: JSON in, checked data classes out.
 
-The file is `amqp-rabbitmq-0.9.1.json` of RabbitMQ's code generator. Also read are the variations of its sibling for 0-8:
-no `revision`, arguments and properties with `type` where the newer one has `domain`, domains as a table instead of a list
-of pairs, arguments without default values, methods without `arguments`, and methods marked as `deprecated`.
+The file is `amqp-rabbitmq-0.9.1.json` of RabbitMQ's code generator. Also read are the variations of its sibling for
+0-8: no `revision`, arguments and properties with `type` where the newer one has `domain`, domains as a table instead of
+a list of pairs, arguments without default values, methods without `arguments`, and methods marked as `deprecated`.
 
 Whatever is wrong is a `SchemaError` whose message begins with the place in the file. Nothing is guessed: a damaged file
 must not become a codec that is wrong in one field.
@@ -40,7 +40,7 @@ MOST_PROPERTIES = 15
 
 
 class SchemaError(Exception):
-    """The file is not a description of AMQP as expected; the message says where, what was expected, and what is there."""
+    """The file is not a description of AMQP as expected; the message says where, what was expected, what is there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +121,8 @@ class _Reader:
 
     def _fail(self, where: str, expected: str, got: object) -> SchemaError:
         text = json.dumps(got, default=repr)
-        return SchemaError(
-            f"{self._file}: {where or 'top level'}: expected {expected}, got {text[:80]}{'...' if len(text) > 80 else ''}"
-        )
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        return SchemaError(f"{self._file}: {where or 'top level'}: expected {expected}, got {shown}")
 
     def _table(self, value: object, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -267,7 +266,8 @@ class _Reader:
     def _default(self, value: Any, kind: str, where: str) -> Any:
         if kind == "bit" and value in (0, 1):
             return bool(value)
-        if not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "bit"):
+        fits = isinstance(value, TYPES[kind]) and (kind == "bit" or not isinstance(value, bool))
+        if not fits:
             raise self._fail(where, f"a value of type {kind}", value)
         if kind in MOST and not 0 <= value <= MOST[kind]:
             raise self._fail(where, f"a number from 0 to {MOST[kind]}", value)

@@ -166,7 +166,8 @@ class channel:
         if not method.nowait and self._link is not None:
             self._link.protocol.send_method(self.num, spec.basic.cancel_ok(method.consumer_tag))
         if found is not None:
-            self._end_consumer(found, ChannelClosed(0, "the broker cancelled the consumer; was its queue deleted?", 60, 30))
+            error = ChannelClosed(0, "the broker cancelled the consumer; was its queue deleted?", 60, 30)
+            self._end_consumer(found, error)
             for callback in self._on_cancel:
                 callback(found)
 
@@ -469,9 +470,7 @@ class channel:
 
     # ---- class basic: consuming
 
-    def basic_qos(
-        self, prefetch_count: int = 0, prefetch_size: int = 0, _global: bool = False
-    ) -> spec.basic.qos_ok:
+    def basic_qos(self, prefetch_count: int = 0, prefetch_size: int = 0, _global: bool = False) -> spec.basic.qos_ok:
         """Limit how many messages the broker delivers ahead of acknowledgements; 0 is no limit.
 
         It holds for each consumer made on this channel from now on; with ``_global`` for all of the channel together
@@ -505,9 +504,7 @@ class channel:
         ``basic_qos`` the broker stops before that. callback: called with each message, in the thread that reads the
         connection, so it must not wait; and with None at the end. There is no inbox then.
         """
-        method = spec.basic.consume(
-            0, queue, consumer_tag, no_local, no_ack, exclusive, False, dict(arguments or {})
-        )
+        method = spec.basic.consume(0, queue, consumer_tag, no_local, no_ack, exclusive, False, dict(arguments or {}))
         found = consumer(self, consumer_tag, queue, no_ack, max_inbox, callback)
         found._request = method
 
@@ -638,7 +635,7 @@ class channel:
         """For ``Message``."""
         tag = message.delivery_tag
         if message._settled or tag <= self._settled_to and tag > self._tag_base:
-            raise StateError(f"message {tag} needs no acknowledgement: it has had one, or came by a consumer with no_ack")
+            raise StateError(f"message {tag} needs no acknowledgement: it had one, or its consumer has no_ack")
         if not tag:
             raise StateError("expected a message that was delivered or fetched, got one that came back")
         if how == "ack":
@@ -680,7 +677,12 @@ class channel:
         """
         if self._confirms is not None:
             self.publish(
-                payload, exchange, routing_key, properties=properties, mandatory=mandatory, immediate=immediate,
+                payload,
+                exchange,
+                routing_key,
+                properties=properties,
+                mandatory=mandatory,
+                immediate=immediate,
                 timeout=timeout,
             ).wait(timeout)
             return
@@ -772,7 +774,7 @@ class channel:
         if self._in_tx:
             raise StateError("expected a channel without transactions; open another one for confirms")
         if not self.conn.server_capabilities.get("publisher_confirms"):
-            raise ProtocolError("expected a broker that confirms messages; this one does not offer publisher_confirms", 540)
+            raise ProtocolError("expected a broker that offers publisher_confirms, this one does not", 540)
 
         def begin(_: object) -> None:
             if self._confirms is None:

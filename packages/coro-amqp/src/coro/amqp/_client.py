@@ -112,8 +112,8 @@ class client:
     this order. frame_max, channel_max: limits to propose. connect_timeout: seconds for each attempt to connect and log
     in. timeout: seconds that calls wait for an answer of the broker, a confirmation, room to publish, or another
     connection. close_timeout: the same for closing. recovery: None (a lost connection ends everything), True, or a
-    ``Recovery``. mechanism: "PLAIN", "AMQPLAIN" or "EXTERNAL"; None takes the first that the broker offers. credentials:
-    a function that returns user and password, called for each connection, for tokens that expire. name: shown by the
+    ``Recovery``. mechanism: "PLAIN", "AMQPLAIN" or "EXTERNAL"; None takes PLAIN, or else AMQPLAIN. credentials: a
+    function that returns user and password, called for each connection, for tokens that expire. name: shown by the
     broker's tools. server_hostname: for TLS, if it is not the host. max_body: bytes of the longest message to accept.
     properties: more client properties to tell the broker. on_blocked: called with the broker's reason when it takes no
     more messages, on_unblocked when it does again; both in the thread that reads, so they must not wait.
@@ -558,8 +558,8 @@ class client:
         return Channel(self, number)
 
     def channel(self, out_of_band: str = "", number: int | None = None) -> Channel:
-        """Open a channel. number: which, None for the lowest that is free. Raises StateError when all are in use, and as
-        every call to the broker."""
+        """Open a channel. number: which, None for the lowest that is free. Raises StateError when all are in use, and
+        as every call to the broker."""
         self._wait_up()
         link = self._link
         assert link is not None
@@ -690,8 +690,7 @@ class client:
             waiting_messages=sum(map(len, consumers)),
             unconfirmed=sum(len(each.open) for each in confirms),
             **{
-                name: past + sum(getattr(each, name) for each in confirms)
-                for name, past in self._past_confirms.items()
+                name: past + sum(getattr(each, name) for each in confirms) for name, past in self._past_confirms.items()
             },
             **{name: self._past[name] + now[name] for name in _COUNTED},
             heartbeats_out=self._past_heartbeats + (link.heartbeats_out if link is not None else 0),

@@ -145,9 +145,9 @@ class consumer:
     def pop(self, ack: bool = True, timeout: float | None = None) -> tuple[spec.basic.deliver, dict[str, Any], bytes]:
         """The next message as ``(deliver method, properties, payload)``; waits for it.
 
-        ack: acknowledge it before returning. A message whose handling then fails is lost: better use ``get`` or iterate,
-        and ``message.ack()`` when the work is done. Nothing is acknowledged if the consumer has ``no_ack``. Raises as
-        ``get`` does.
+        ack: acknowledge it before returning. A message whose handling then fails is lost: better use ``get`` or
+        iterate, and ``message.ack()`` when the work is done. Nothing is acknowledged if the consumer has ``no_ack``.
+        Raises as ``get`` does.
         """
         message = self.get(timeout)
         method: spec.basic.deliver = message.deliver_method()

@@ -22,7 +22,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import coro
-from coro.log import Facility
 from coro.amqp import _sasl, spec
 from coro.amqp._protocol import Message, Protocol, VersionRefused
 from coro.amqp.exceptions import (
@@ -35,6 +34,7 @@ from coro.amqp.exceptions import (
     ProtocolError,
     RemoteError,
 )
+from coro.log import Facility
 
 if TYPE_CHECKING:
     from coro.amqp._channel import channel
@@ -51,7 +51,9 @@ LOG = Facility("amqp")
 class Link:
     """See above. ``channels`` maps the numbers in use to the channels that take their events."""
 
-    def __init__(self, protocol: Protocol, on_method: Callable[[Link, Any], None], on_end: Callable[[Link], None]) -> None:
+    def __init__(
+        self, protocol: Protocol, on_method: Callable[[Link, Any], None], on_end: Callable[[Link], None]
+    ) -> None:
         self.protocol = protocol
         self.channels: dict[int, channel] = {}
         self.error: AMQPError | None = None  # why it ended
@@ -156,10 +158,10 @@ class Link:
             if not data:
                 if spec.connection.tune in expected:
                     raise AuthenticationError(
-                        f"the broker closed the connection after the login of user {context!r}: it refuses the user, or "
-                        "does not let it connect from here"
+                        f"the broker closed the connection after the login of user {context!r}: it refuses the user, "
+                        "or does not let it connect from here"
                     )
-                raise ConnectionLost(f"the broker closed the connection in state {protocol.state}; is it an AMQP broker?")
+                raise ConnectionLost(f"the peer closed the connection in state {protocol.state}; is it an AMQP broker?")
             events += protocol.receive(data)
         what = events.pop(0)[1]
         if isinstance(what, expected):
@@ -284,7 +286,7 @@ class Link:
         while self.alive:
             with coro.move_on_after(interval):
                 self._ended.wait()
-            if not self.alive:
+            if self._ended.is_set():
                 return
             if protocol.bytes_out == sent:
                 protocol.send_heartbeat()
@@ -374,6 +376,10 @@ class Link:
 
 def again(error: AMQPError) -> AMQPError:
     """A copy of an error to raise, with the same cause."""
-    copy = type(error)(*error.args) if not isinstance(error, ProtocolError) else type(error)(str(error), error.reply_code)
+    copy: AMQPError
+    if isinstance(error, ProtocolError):
+        copy = type(error)(str(error), error.reply_code)
+    else:
+        copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__ or error
     return copy

@@ -29,12 +29,13 @@ class Method:
 
     @classmethod
     def unpack(cls, data: bytes, pos: int = 0) -> Self:
-        """A method from the arguments at ``pos``, which is behind the two numbers. ProtocolError if they are damaged."""
+        """A method from the arguments at ``pos``, behind the two numbers. ProtocolError if they are damaged."""
         raise NotImplementedError
 
     def fields(self) -> dict[str, Any]:
         """The arguments by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        names: tuple[str, ...] = self.__slots__
+        return {name: getattr(self, name) for name in names}
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -43,7 +43,18 @@ from coro.amqp._spec_codec cimport (
     put_basic_publish,
     put_basic_reject,
 )
-from coro.amqp._values cimport Output, cursor, read_u16, read_u32, read_u64, text, text_str, write_u16, write_u32, write_u64
+from coro.amqp._values cimport (
+    Output,
+    cursor,
+    read_u16,
+    read_u32,
+    read_u64,
+    text,
+    text_str,
+    write_u16,
+    write_u32,
+    write_u64,
+)
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text)
@@ -464,7 +475,8 @@ cdef str same_or_new(text t, str before):
 
 
 cdef class Protocol:
-    """Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134217728, max_table_depth=16)\n--\n\n\
+    """\
+Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134217728, max_table_depth=16)\n--\n\n\
     One end of an AMQP connection, without a socket: ``receive`` takes what came, ``take_output`` gives what is to go.
 
     role: "client" or "server". frame_max: the longest frame to propose, in bytes, 4096 or more; 0 is no limit.
@@ -625,7 +637,7 @@ cdef class Protocol:
         return 0
 
     def eof(self):
-        """Take the end of the stream. Raises ProtocolError unless it came between two frames, of no message's middle."""
+        """Take the end of the stream. Raises ProtocolError unless it came between two frames, and not in a message."""
         if self.error is not None:
             raise self.error
         if self.tail_size:
@@ -660,9 +672,8 @@ cdef class Protocol:
             number = read_u16(p + i + 1)
             size = read_u32(p + i + 3)
             if size > self.most_payload or (kind != BODY and size > SMALL_FRAME):
-                raise LimitExceeded(
-                    f"expected frames of at most {min(self.most_payload, SMALL_FRAME if kind != BODY else self.most_payload)} "
-                    f"bytes, got one of {size}", 501)
+                most = self.most_payload if kind == BODY else min(self.most_payload, <uint64_t>SMALL_FRAME)
+                raise LimitExceeded(f"expected frames of at most {most} bytes, got one of {size}", 501)
             if <uint64_t>(n - i) < size + FRAME_ROOM:
                 break
             if p[i + 7 + size] != END:
@@ -746,7 +757,8 @@ cdef class Protocol:
         if found is None:
             raise ProtocolError(f"expected a method of AMQP 0-9-1, got {name_of(what)}", 503)
         if what not in self.acceptable:
-            raise ProtocolError(f"expected what a {'client' if self.server else 'server'} sends, got {name_of(what)}", 503)
+            peer = "client" if self.server else "server"
+            raise ProtocolError(f"expected what a {peer} sends, got {name_of(what)}", 503)
         cls, unpack = <tuple>found
         return cls(*unpack(PyBytes_FromStringAndSize(<const char *>p, n), 4, self.max_table_depth))
 
@@ -931,7 +943,8 @@ cdef class Protocol:
         if n < 14:
             raise ProtocolError(f"expected a content header of at least 14 bytes, got {n}", 502)
         if read_u16(p) != BASIC or read_u16(p + 2) != 0:
-            raise ProtocolError(f"expected a header of class 60 and weight 0, got {read_u16(p)}, {read_u16(p + 2)}", 502)
+            raise ProtocolError(
+                f"expected a header of class 60 and weight 0, got {read_u16(p)} and {read_u16(p + 2)}", 502)
         size = read_u64(p + 4)
         if size > self.max_body:
             raise LimitExceeded(f"expected messages of at most {self.max_body} bytes, got one of {size}", 506)
@@ -1069,7 +1082,8 @@ cdef class Protocol:
             return
         channel = self.find(number)
         if channel is None or channel.state == CHANNEL_CLOSING:
-            raise StateError(f"{method._name}: expected channel {number} to be open, it is {self.channel_state(number)}")
+            state = self.channel_state(number)
+            raise StateError(f"{method._name}: expected channel {number} to be open, it is {state}")
         if what == CHANNEL_OPEN_OK:
             if channel.state != CHANNEL_OPENING:
                 raise StateError(f"expected channel {number} to be opening, it is open")

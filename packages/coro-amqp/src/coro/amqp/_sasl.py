@@ -1,6 +1,6 @@
 """How a client logs in: the response of each SASL mechanism that brokers of AMQP 0-9-1 offer.
 
-PLAIN is RFC 4616. AMQPLAIN is a field table without its length, as RabbitMQ's `rabbit_auth_mechanism_amqplain` reads it.
+PLAIN is RFC 4616. AMQPLAIN is a field table without its length, as RabbitMQ's module of that name reads it.
 EXTERNAL (RFC 4422, appendix A) has an empty response: the certificate of the client says who it is.
 """
 

@@ -51,13 +51,19 @@ cdef struct basic_nack:
 cdef int put_basic_publish(Output o, object exchange, object routing_key, bint mandatory, bint immediate) except -1
 cdef int get_basic_publish(cursor *c, basic_publish *into) except -1
 
-cdef int put_basic_return(Output o, uint16_t reply_code, object reply_text, object exchange, object routing_key) except -1
+cdef int put_basic_return(
+    Output o, uint16_t reply_code, object reply_text, object exchange, object routing_key
+) except -1
 cdef int get_basic_return(cursor *c, basic_return *into) except -1
 
-cdef int put_basic_deliver(Output o, object consumer_tag, uint64_t delivery_tag, bint redelivered, object exchange, object routing_key) except -1
+cdef int put_basic_deliver(
+    Output o, object consumer_tag, uint64_t delivery_tag, bint redelivered, object exchange, object routing_key
+) except -1
 cdef int get_basic_deliver(cursor *c, basic_deliver *into) except -1
 
-cdef int put_basic_get_ok(Output o, uint64_t delivery_tag, bint redelivered, object exchange, object routing_key, uint32_t message_count) except -1
+cdef int put_basic_get_ok(
+    Output o, uint64_t delivery_tag, bint redelivered, object exchange, object routing_key, uint32_t message_count
+) except -1
 cdef int get_basic_get_ok(cursor *c, basic_get_ok *into) except -1
 
 cdef int put_basic_ack(Output o, uint64_t delivery_tag, bint multiple) except -1

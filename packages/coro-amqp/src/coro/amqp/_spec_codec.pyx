@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
+# cython: embedsignature.format=clinic
 """Every method of AMQP to bytes and back; the hot ones and the properties from C, too.
 
 Made from amqp-rabbitmq-0.9.1.json (AMQP 0-9-1), whose SHA-256 is
@@ -393,7 +394,13 @@ def pack_access_request(realm, exclusive, passive, active, write, read):
     cdef Output o = Output.__new__(Output)
     write_u32(o.extend(4), 0x001e000a)
     put_shortstr(o, realm, "access.request realm")
-    o.extend(1)[0] = (1 if exclusive else 0) | (2 if passive else 0) | (4 if active else 0) | (8 if write else 0) | (16 if read else 0)
+    o.extend(1)[0] = (
+        (1 if exclusive else 0)
+        | (2 if passive else 0)
+        | (4 if active else 0)
+        | (8 if write else 0)
+        | (16 if read else 0)
+    )
     return o.take()
 
 
@@ -433,7 +440,13 @@ def pack_exchange_declare(ticket, exchange, type, passive, durable, auto_delete,
     put_u16(o, ticket, "exchange.declare ticket")
     put_shortstr(o, exchange, "exchange.declare exchange")
     put_shortstr(o, type, "exchange.declare type")
-    o.extend(1)[0] = (1 if passive else 0) | (2 if durable else 0) | (4 if auto_delete else 0) | (8 if internal else 0) | (16 if nowait else 0)
+    o.extend(1)[0] = (
+        (1 if passive else 0)
+        | (2 if durable else 0)
+        | (4 if auto_delete else 0)
+        | (8 if internal else 0)
+        | (16 if nowait else 0)
+    )
     put_table(o, arguments, "exchange.declare arguments")
     return o.take()
 
@@ -589,7 +602,13 @@ def pack_queue_declare(ticket, queue, passive, durable, exclusive, auto_delete, 
     write_u32(o.extend(4), 0x0032000a)
     put_u16(o, ticket, "queue.declare ticket")
     put_shortstr(o, queue, "queue.declare queue")
-    o.extend(1)[0] = (1 if passive else 0) | (2 if durable else 0) | (4 if exclusive else 0) | (8 if auto_delete else 0) | (16 if nowait else 0)
+    o.extend(1)[0] = (
+        (1 if passive else 0)
+        | (2 if durable else 0)
+        | (4 if exclusive else 0)
+        | (8 if auto_delete else 0)
+        | (16 if nowait else 0)
+    )
     put_table(o, arguments, "queue.declare arguments")
     return o.take()
 
@@ -1257,7 +1276,9 @@ cdef int get_basic_publish(cursor *c, basic_publish *into) except -1:
     return 0
 
 
-cdef int put_basic_return(Output o, uint16_t reply_code, object reply_text, object exchange, object routing_key) except -1:
+cdef int put_basic_return(
+    Output o, uint16_t reply_code, object reply_text, object exchange, object routing_key
+) except -1:
     """basic.return with its numbers."""
     write_u32(o.extend(4), 0x003c0032)
     write_u16(o.extend(2), reply_code)
@@ -1276,7 +1297,9 @@ cdef int get_basic_return(cursor *c, basic_return *into) except -1:
     return 0
 
 
-cdef int put_basic_deliver(Output o, object consumer_tag, uint64_t delivery_tag, bint redelivered, object exchange, object routing_key) except -1:
+cdef int put_basic_deliver(
+    Output o, object consumer_tag, uint64_t delivery_tag, bint redelivered, object exchange, object routing_key
+) except -1:
     """basic.deliver with its numbers."""
     write_u32(o.extend(4), 0x003c003c)
     put_shortstr(o, consumer_tag, "basic.deliver consumer-tag")
@@ -1299,7 +1322,9 @@ cdef int get_basic_deliver(cursor *c, basic_deliver *into) except -1:
     return 0
 
 
-cdef int put_basic_get_ok(Output o, uint64_t delivery_tag, bint redelivered, object exchange, object routing_key, uint32_t message_count) except -1:
+cdef int put_basic_get_ok(
+    Output o, uint64_t delivery_tag, bint redelivered, object exchange, object routing_key, uint32_t message_count
+) except -1:
     """basic.get-ok with its numbers."""
     write_u32(o.extend(4), 0x003c0047)
     write_u64(o.extend(8), delivery_tag)
@@ -1403,7 +1428,7 @@ cdef dict BASIC_INDEX = {
 
 
 cdef int put_basic_properties(Output o, object mapping) except -1:
-    """Flags and values of what a mapping has; None stands for nothing. EncodeError for an unknown name."""
+    """Flags and values of what a mapping has; None is nothing. EncodeError for an unknown name."""
     cdef Py_ssize_t start = o.size
     cdef unsigned int flags = 0
     cdef int i
@@ -1413,7 +1438,8 @@ cdef int put_basic_properties(Output o, object mapping) except -1:
         try:
             mapping = dict(mapping)
         except (TypeError, ValueError):
-            raise EncodeError(f"properties: expected a dict, got {type(mapping).__name__}") from None
+            kind = type(mapping).__name__
+            raise EncodeError(f"properties: expected a dict, got {kind}") from None
     for key, value in (<dict>mapping).items():
         if value is None:
             continue

@@ -43,9 +43,9 @@ class Topology:
         """It is gone, and with it its bindings."""
         name = name or self._last_queue
         self.queues.pop(name, None)
-        self.bindings = {
-            key: each for key, each in self.bindings.items() if not isinstance(each, spec.queue.bind) or each.queue != name
-        }
+        for key, each in list(self.bindings.items()):
+            if isinstance(each, spec.queue.bind) and each.queue == name:
+                del self.bindings[key]
 
     def consumer_ended(self, queue: str, others: bool) -> None:
         """A consumer has gone; a queue that deletes itself goes with the last one."""
@@ -62,7 +62,8 @@ class Topology:
     def queue_unbound(self, method: spec.queue.unbind) -> None:
         """This binding is gone."""
         queue = method.queue or self._last_queue
-        self.bindings.pop(_key(spec.queue.bind(0, queue, method.exchange, method.routing_key, False, method.arguments)), None)
+        bound = spec.queue.bind(0, queue, method.exchange, method.routing_key, False, method.arguments)
+        self.bindings.pop(_key(bound), None)
 
     def exchange_unbound(self, method: spec.exchange.unbind) -> None:
         """This binding is gone."""

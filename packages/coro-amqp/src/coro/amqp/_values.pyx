@@ -41,6 +41,7 @@ cdef enum:
 cdef object EPOCH = _datetime(1970, 1, 1, tzinfo=_timezone.utc)
 cdef object LONGEST = (1 << 32) - 1
 cdef double INFINITE = float("inf")
+cdef double LARGEST_SINGLE = 3.4028235677973366e38      # what would be rounded to more has no form of 32 bits
 
 MAX_TABLE_DEPTH = DEPTH
 
@@ -493,7 +494,7 @@ cdef object get_value(cursor *c):
         return get_u16(c)
     if tag == c'i':
         return get_u32(c)
-    raise ProtocolError(f"expected the letter of a type in a field table, one of tbBsuIilLfdDSxATFV, got {chr(tag)!r}", 502)
+    raise ProtocolError(f"expected the letter of a type, one of tbBsuIilLfdDSxATFV, in a table, got {chr(tag)!r}", 502)
 
 
 # ---- the same for Python
@@ -567,7 +568,7 @@ def pack_float(value):
     cdef Output o = Output.__new__(Output)
     cdef float single
     cdef uint32_t bits
-    if not isinstance(value, (float, int)) or (abs(value) > 3.4028235677973366e38 and value not in (INFINITE, -INFINITE)):
+    if not isinstance(value, (float, int)) or LARGEST_SINGLE < abs(value) and abs(value) != INFINITE:
         raise wrong("float", "a number of 32 bits", value)
     single = value
     memcpy(&bits, &single, 4)

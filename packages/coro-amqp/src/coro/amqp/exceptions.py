@@ -1,7 +1,7 @@
 """Every exception of coro-amqp, with a sentence or two on when it is raised.
 
-Two families: `LocalError` for what the caller did wrong, `RemoteError` for what the broker or the network did. Limits of
-time of this package are `AMQPTimeout`; limits that the caller sets around a call with ``coro.with_timeout`` stay
+Two families: `LocalError` for what the caller did wrong, `RemoteError` for what the broker or the network did. Limits
+of time of this package are `AMQPTimeout`; limits that the caller sets around a call with ``coro.with_timeout`` stay
 ``coro.TimeoutError``.
 """
 

@@ -1,7 +1,7 @@
 """The codec without I/O: primitive fields, properties, and `Protocol`, one end of a connection as a state machine.
 
-Bytes go in by `Protocol.receive` and events come out; `Protocol.take_output` gives what is to be sent. The client of this
-package and its broker for tests are both made of it; so may be a proxy, a recorder or another broker.
+Bytes go in by `Protocol.receive` and events come out; `Protocol.take_output` gives what is to be sent. The client of
+this package and its broker for tests are both made of it; so may be a proxy, a recorder or another broker.
 """
 
 from __future__ import annotations
