@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -85,6 +86,7 @@ class RabbitMQ(Server):
         self._own_epmd = epmd is None
         self._epmd = epmd
         self._cookie = cookie or secrets.token_hex(10).upper()
+        self._starter: ThreadPoolExecutor | None = None
         self.tls_port = 0
         self._distribution_port = 0
 
@@ -246,7 +248,10 @@ class RabbitMQ(Server):
         """Start the node again, where it was."""
         assert self._child is None and self._running_before
         deadline = time.monotonic() + LIMIT
-        while not self._start():
+        # The system ends it when the OS thread ends that has started it (prctl(2), PR_SET_PDEATHSIG), so that has to be
+        # one that stays, whoever calls this.
+        self._starter = self._starter or ThreadPoolExecutor(1)
+        while not self._starter.submit(self._start).result():
             # Its name may be taken for as long as epmd has not seen that the one before has gone.
             assert time.monotonic() < deadline, f"{self.name} did not come back\n{self.log_tail()}"
             time.sleep(0.2)
@@ -262,6 +267,8 @@ class RabbitMQ(Server):
         try:
             super().__exit__(kind, error, traceback)
         finally:
+            if self._starter is not None:
+                self._starter.shutdown()
             if self._own_epmd and self._epmd is not None:
                 self._epmd.__exit__(None, None, None)
                 self._epmd = None
