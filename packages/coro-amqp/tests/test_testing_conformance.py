@@ -627,6 +627,41 @@ def test_messages_expire(channel):
     assert properties.headers["x-death"][0]["original-expiration"] == "20" and properties.expiration is None
 
 
+def test_dead_letters_go_round_only_if_somebody_rejects_them(channel):
+    """Between a queue and a waiting room: a message that is rejected each time goes on, one that expires in both ends."""
+    room, queue = new_name("room"), new_name("queue")
+    channel.queue_declare(
+        room,
+        arguments={"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue},
+    )
+    channel.queue_declare(queue, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": room})
+    publish(channel, queue, b"again")
+    for turn in range(3):
+        found = []
+
+        def take():
+            found.append(channel.basic_get(queue))  # noqa: B023
+            return found.pop() if found[-1][0] is None else found  # noqa: B023
+
+        wait_until(lambda: take() is found, "the message")  # noqa: B023
+        method, properties, _ = found[0]
+        deaths = {death["queue"]: death["count"] for death in (properties.headers or {}).get("x-death", ())}
+        assert deaths == ({queue: turn, room: turn} if turn else {})
+        channel.basic_reject(method.delivery_tag, requeue=False)
+    eventually_count(channel, queue, 1)
+    channel.queue_delete(queue)
+    channel.queue_delete(room)
+
+    first, second = new_name("first"), new_name("second")
+    for name, target in ((first, second), (second, first)):
+        channel.queue_declare(
+            name, arguments={"x-message-ttl": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": target}
+        )
+    publish(channel, first, b"round and round")
+    eventually_count(channel, first, 0)
+    eventually_count(channel, second, 0)
+
+
 def test_a_full_queue_drops_its_oldest_or_refuses_the_newest(channel):
     queue, dead = dead_letters(channel, **{"x-max-length": 2})
     publish(channel, queue, b"1", b"2", b"3")

@@ -375,8 +375,7 @@ class World:
         properties = dict(message.properties)
         headers = dict(properties.get("headers") or {})
         deaths = [dict(death) for death in headers.get("x-death") or ()]
-        if reason != "rejected" and any(death["queue"] == queue.name and death["reason"] == reason for death in deaths):
-            # It has come round without anybody having looked at it: it would for ever.
+        if reason != "rejected" and _is_circle(queue.name, deaths):
             return
         self.dead_lettered += 1
         same = next((d for d in deaths if d["queue"] == queue.name and d["reason"] == reason), None)
@@ -435,6 +434,16 @@ class World:
             if not exchange.durable:
                 del self.exchanges[exchange.name]
                 self._forget(exchange)
+
+
+def _is_circle(queue: str, deaths: list[dict[str, Any]]) -> bool:
+    """Has a message come round to this queue without anybody having rejected it on the way? It would for ever."""
+    for death in deaths:
+        if death["reason"] == "rejected":
+            return False
+        if death["queue"] == queue:
+            return True
+    return False
 
 
 def milliseconds(text: str | None) -> float | None:
