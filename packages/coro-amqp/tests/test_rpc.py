@@ -340,14 +340,19 @@ def test_calls_are_interrupted_wherever_they_wait():
             with pytest.raises(rpc.RPCTimeout):
                 caller.request("2", "rpc", timeout=0.002)
         broker.block("test")
-        with pytest.raises(coro.TimeoutError):
-            coro.with_timeout(0.02, caller.request, "3", "rpc")
+        other = rpc.client(connection.channel())
+        # The broker takes the first, and blocks its sender.
+        for _ in range(3):
+            with pytest.raises(coro.TimeoutError):
+                coro.with_timeout(0.02, other.request, "3", "rpc")
+        assert connection.blocked == "test"
         broker.unblock()
         with rpc.server(connection.channel(), "rpc", handler=twice):
             assert waiting.get().body == b"2"
             assert caller.request("5", "rpc").body == b"10"
-        assert caller.statistics().waiting == 0
+        assert caller.statistics().waiting == other.statistics().waiting == 0
         caller.cancel()
+        other.cancel()
 
 
 @coro_test

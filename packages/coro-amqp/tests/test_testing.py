@@ -88,6 +88,7 @@ def test_a_block_is_told_and_ends():
         channel.queue_declare("q")
         channel.basic_publish(b"1", routing_key="q")
         broker.block("low on disk")
+        channel.publish(b"the broker learns that this connection publishes", routing_key="q")
         until(lambda: connection.blocked)
         assert connection.blocked == "low on disk"
         with pytest.raises(amqp.ConnectionBlocked, match="low on disk"):

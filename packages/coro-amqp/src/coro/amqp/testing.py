@@ -249,12 +249,12 @@ class Broker:
         return reached
 
     def block(self, reason: str = "low on memory") -> None:
-        """Block who publishes, as an alarm does: clients get connection.blocked, and are read from no more once they
-        have published anything."""
+        """Block who publishes, as an alarm does: a client that publishes from now on gets connection.blocked, and is
+        read from no more."""
         self.blocked = reason
         self._unblocked.clear()
         for session in self.sessions:
-            session.tell_blocked()
+            session.has_published = False
 
     def unblock(self) -> None:
         """End ``block``: clients get connection.unblocked."""
