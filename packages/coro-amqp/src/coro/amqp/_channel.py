@@ -97,6 +97,7 @@ class channel:
         self._confirms: Confirms | None = None
         self._on_return: list[Callable[[Message], object]] = []
         self._on_cancel: list[Callable[[consumer], object]] = []
+        self._former: set[str] = set()  # tags of consumers that are being cancelled: what still comes goes back
         self._tag_base = 0  # delivery tags up to this belong to earlier connections
         self._settled_to = 0  # "multiple" has settled all up to this
         self._steps: list[spec.basic.qos | consumer] = []  # what a new connection has to repeat, in order
@@ -116,6 +117,8 @@ class channel:
             self._take_return(message)
         elif kind == "get_ok":
             self._answer(message)
+        elif message.consumer_tag in self._former:
+            message.reject(True)
         elif self.ack_discards:
             self._discard(message)
 
@@ -512,11 +515,14 @@ class channel:
             # Deliveries follow the answer at once, perhaps in the same packet.
             found.tag = answer.consumer_tag
             self.consumers[found.tag] = found
+            self._former.discard(found.tag)
             self._steps.append(found)
 
         def undo(answer: spec.basic.consume_ok) -> None:
             link = self._link
             if link is not None:
+                if not no_ack:
+                    self._former.add(answer.consumer_tag)
                 link.protocol.send_method(self.num, spec.basic.cancel(answer.consumer_tag, True))
                 link.flush()
 
@@ -566,6 +572,8 @@ class channel:
         method = spec.basic.cancel(consumer_tag, nowait)
         if nowait:
             self._tell(method)
+            if found is not None and not found.no_ack:
+                self._former.add(found.tag)
             end(None)
         else:
             self._ask(method, (spec.basic.cancel_ok,), on_reply=end, undo=end)

@@ -15,6 +15,7 @@ import ipaddress
 import platform
 import random
 import ssl
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -202,7 +203,7 @@ class client:
         self._up = coro.event()
         self._ended = coro.event()
         self._connections = 0
-        self._secret_reply: tuple[coro.event, list[Any]] | None = None
+        self._secret_replies: deque[tuple[coro.event, list[Any]]] = deque()
         self._recoverer: coro.coro[None] | None = None
         self._past: dict[str, int] = dict.fromkeys(_COUNTED, 0)
         self._past_confirms = {"confirmed": 0, "nacked": 0, "returned": 0}
@@ -319,8 +320,8 @@ class client:
             self._tell("unblocked")
             if self._on_unblocked is not None:
                 self._on_unblocked()
-        elif isinstance(method, spec.connection.update_secret_ok) and self._secret_reply is not None:
-            event, answer = self._secret_reply
+        elif isinstance(method, spec.connection.update_secret_ok) and self._secret_replies:
+            event, answer = self._secret_replies.popleft()
             answer.append(method)
             event.set()
         else:
@@ -334,8 +335,8 @@ class client:
         if link is not self._link:
             return  # one that recovery was busy with: it finds out by itself
         self._up.clear()
-        if self._secret_reply is not None:
-            self._secret_reply[0].set()
+        while self._secret_replies:
+            self._secret_replies.popleft()[0].set()
         if self._state == "open" and self.recovery is not None and not _is_final(error):
             self._recovering = True
             for each in list(self.channels.values()):
@@ -592,21 +593,18 @@ class client:
         self._wait_up()
         link = self._link
         assert link is not None
-        if self._secret_reply is not None:
-            raise StateError("expected one update of the secret at a time")
         event: coro.event = coro.event()
         answer: list[Any] = []
-        self._secret_reply = event, answer
         data = secret.encode() if isinstance(secret, str) else secret
+        link.protocol.send_method(0, spec.connection.update_secret(data, reason))
+        self._secret_replies.append((event, answer))
+        link.flush()
         link.begin_wait()
         try:
-            link.protocol.send_method(0, spec.connection.update_secret(data, reason))
-            link.flush()
             with coro.move_on_after(self.timeout):
                 event.wait()
         finally:
             link.waiting -= 1
-            self._secret_reply = None
         if not answer:
             if not link.alive:
                 link.raise_error()

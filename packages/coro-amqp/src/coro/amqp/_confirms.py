@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import coro
+from coro.amqp._link import again
 from coro.amqp.exceptions import AMQPError, PublishNacked, PublishReturned
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class Confirmation:
         if not self.done:
             self._wait(timeout)
         if self.exception is not None:
-            raise self.exception
+            if isinstance(self.exception, PublishReturned | PublishNacked):
+                raise self.exception
+            raise again(self.exception)
 
     def _wait(self, timeout: float | None) -> None:
         owner = self._channel

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["consumer"]
 
 LOG = Facility("amqp")
-#: An inbox this many times larger than its limit stops the connection even while somebody waits for an answer.
-FLOOD = 16
+#: Bytes that may come into a full inbox while somebody waits for an answer behind them; then reading stops all the same.
+FLOOD = 64 << 20
 _END: Any = object()
 
 
@@ -59,6 +59,7 @@ class consumer:
         self._callback = callback
         self._inbox: coro.fifo[Message] = coro.fifo()
         self._full = self._flooded = False
+        self._excess = 0  # bytes that came while it was full
         self._request: spec.basic.consume | None = None  # how to subscribe again
 
     # ---- in the reader
@@ -72,8 +73,8 @@ class consumer:
             return
         inbox = self._inbox
         inbox.push(message)
-        if len(inbox) >= self.max_inbox:
-            self._overflow(len(inbox))
+        if self._full or len(inbox) >= self.max_inbox:
+            self._overflow(len(message.body))
 
     def _overflow(self, size: int) -> None:
         link = self.channel._link
@@ -81,8 +82,10 @@ class consumer:
             return
         if not self._full:
             self._full = True
+            self._excess = 0
             link.full += 1
-        if not self._flooded and size >= FLOOD * self.max_inbox:
+        self._excess += size
+        if not self._flooded and self._excess > FLOOD:
             self._flooded = True
             link.flooded += 1
 

@@ -204,7 +204,7 @@ cdef int put_longstr(Output o, object value, str what) except -1:
     if isinstance(value, str):
         data = encoded(value, what)
     elif isinstance(value, bytes):
-        data = value
+        data = <bytes>value     # or of a subclass
     elif isinstance(value, (bytearray, memoryview)):
         data = bytes(value)
     else:
