@@ -2,7 +2,7 @@
 
 import sys
 
-import pika
+import pika  # type: ignore
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://guest:guest@127.0.0.1/"
 

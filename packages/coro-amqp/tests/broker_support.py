@@ -45,7 +45,12 @@ KINDS = {
 
 def broker_fixture(*kinds):
     """A module's fixture `broker`: every test of it runs on each of these kinds."""
-    marks = {"stub": [], "garagemq": [pytest.mark.slow], "rabbitmq": [pytest.mark.slow], "rabbitmq4": [pytest.mark.slow]}
+    marks = {
+        "stub": [],
+        "garagemq": [pytest.mark.slow],
+        "rabbitmq": [pytest.mark.slow],
+        "rabbitmq4": [pytest.mark.slow],
+    }
     params = [pytest.param(kind, marks=marks[kind]) for kind in kinds]
 
     @pytest.fixture(scope="module", params=params)

@@ -2,10 +2,10 @@
 
     python soak.py --seconds 600 [--seed N]
 
-Publishers and a consumer (load_support.py) go through a proxy, which ends each connection after a random number of bytes
-in either direction, within a frame as well as between two. At the end every confirmed message must have arrived, each
-that came twice must have been redelivered or published again, and memory and descriptors must be where they were after
-the first tenth of the time.
+Publishers and a consumer (load_support.py) go through a proxy, which ends each connection after a random number of
+bytes in either direction, within a frame as well as between two. At the end every confirmed message must have arrived,
+each that came twice must have been redelivered or published again, and memory and descriptors must be where they were
+after the first tenth of the time.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def soak(seconds, rng):
         proxy = Proxy(broker.port, rng, 20_000, 2_000_000)
         recovery = amqp.Recovery(first=0.02, most=0.5)
         clients = [
-            amqp.connect([f"amqp://guest:guest@127.0.0.1:{proxy.address[1]}"], recovery=recovery, timeout=180, heartbeat=10)
+            amqp.connect(
+                [f"amqp://guest:guest@127.0.0.1:{proxy.address[1]}"], recovery=recovery, timeout=180, heartbeat=10
+            )
             for _ in range(2)
         ]
         load = Load(*clients, "soak", arguments={"x-queue-type": "quorum"} if rng.random() < 0.5 else None)

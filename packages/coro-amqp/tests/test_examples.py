@@ -1,4 +1,4 @@
-"""The programs in docs/examples/amqp: against the test broker and RabbitMQ, and the one about jobs against a cluster."""
+"""The programs in docs/examples/amqp: against the test broker and RabbitMQ; the one about jobs against a cluster."""
 
 from __future__ import annotations
 
@@ -73,9 +73,12 @@ def urls(cluster):
 def test_no_job_is_lost_when_a_node_stops(cluster):
     """Two workers, and one node after the other is stopped and started again while the jobs are being done: the one
     that leads the queue is among them."""
-    with running("jobs.py", "worker", *urls(cluster)), running("jobs.py", "worker", *reversed(urls(cluster))):
+    with (
+        running("cluster_jobs.py", "worker", *urls(cluster)),
+        running("cluster_jobs.py", "worker", *reversed(urls(cluster))),
+    ):
         submitter = subprocess.Popen(
-            [sys.executable, str(EXAMPLES / "jobs.py"), "submit", *urls(cluster), "--jobs", "1500"],
+            [sys.executable, str(EXAMPLES / "cluster_jobs.py"), "submit", *urls(cluster), "--jobs", "1500"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -100,7 +103,7 @@ def test_no_job_is_lost_when_a_node_stops(cluster):
 
 def test_more_workers_take_part(cluster):
     """How much faster they are depends on the machine; what is shown is that all of them work."""
-    lines = run("jobs.py", "measure", *urls(cluster), "--jobs", 200, "--workers", 1, 2, 4)
+    lines = run("cluster_jobs.py", "measure", *urls(cluster), "--jobs", 200, "--workers", 1, 2, 4)
     assert [line.partition(":")[0] for line in lines] == [f"{n} worker processes" for n in (1, 2, 4)]
     for line, number in zip(lines, (1, 2, 4), strict=True):
         assert line.endswith(f"{number} of them took part"), line

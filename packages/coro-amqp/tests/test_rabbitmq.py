@@ -1,5 +1,5 @@
-"""The client against real RabbitMQ, 3 and 4: closes by force, a node that stops and starts under load, the memory alarm,
-cancelled consumers, quorum queues and streams, many channels and threads, bodies of every size."""
+"""The client against real RabbitMQ, 3 and 4: closes by force, a node that stops and starts under load, the memory
+alarm, cancelled consumers, quorum queues and streams, many channels and threads, bodies of every size."""
 
 from __future__ import annotations
 
@@ -146,7 +146,15 @@ def test_a_consumer_learns_that_its_queue_was_deleted(broker):
 @coro_test(timeout=LONG)
 def test_policies_hold_for_what_the_client_declares(broker):
     prefix = new_name("by-policy")
-    control(broker, "set_policy", prefix, f"^{prefix}", '{"max-length":2,"overflow":"reject-publish"}', "--apply-to", "queues")
+    control(
+        broker,
+        "set_policy",
+        prefix,
+        f"^{prefix}",
+        '{"max-length":2,"overflow":"reject-publish"}',
+        "--apply-to",
+        "queues",
+    )
     with connect(broker) as connection:
         channel = connection.channel()
         channel.confirm_select()

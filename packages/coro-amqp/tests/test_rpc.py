@@ -316,7 +316,9 @@ def test_a_request_that_a_server_dies_of_goes_to_another():
             thread = coro.spawn(caller.request, "4", "rpc", timeout=60)
             taken.wait()
             for session in broker.sessions:
-                if any(consumer.queue.name == "rpc" for c in session.channels.values() for consumer in c.consumers.values()):
+                if any(
+                    consumer.queue.name == "rpc" for c in session.channels.values() for consumer in c.consumers.values()
+                ):
                     session.cut()
             with rpc.server(connection.channel(), "rpc", handler=twice):
                 assert thread.get().body == b"8"

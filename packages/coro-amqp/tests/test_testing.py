@@ -181,8 +181,14 @@ def test_time_is_coros_own():
         with virtual_clock(autojump=True), testing.Broker(heartbeat=0) as broker:
             with amqp.connect(broker.url, heartbeat=0) as connection:
                 channel = connection.channel()
-                channel.queue_declare("short", arguments={"x-message-ttl": 3_600_000, "x-dead-letter-exchange": "",
-                                                          "x-dead-letter-routing-key": "dead"})
+                channel.queue_declare(
+                    "short",
+                    arguments={
+                        "x-message-ttl": 3_600_000,
+                        "x-dead-letter-exchange": "",
+                        "x-dead-letter-routing-key": "dead",
+                    },
+                )
                 channel.queue_declare("dead")
                 channel.queue_declare("expires", arguments={"x-expires": 7_200_000})
                 broker.publish(b"old", routing_key="short")

@@ -1,7 +1,7 @@
 """What a client sees of the test broker and of RabbitMQ: the same tests, with pika as the client, against both.
 
-They are the reason to believe what `coro.amqp.testing` says of a program. GarageMQ and RabbitMQ 4 run them, too, and
-where they differ the test says so.
+They are the reason to believe what `coro.amqp.testing` says of a program. RabbitMQ 4 runs them, too, and where it
+differs from version 3, which the test broker follows, the test says so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from broker_support import broker_fixture, new_name, pika_connection, wait_until
 pika = pytest.importorskip("pika")
 from pika import exceptions as refused  # noqa: E402
 
-broker = broker_fixture("stub", "rabbitmq")
+broker = broker_fixture("stub", "rabbitmq", "rabbitmq4")
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_messages_come_in_their_order_with_properties_and_bodies(channel):
     assert channel.basic_get(queue) == (None, None, None)
 
 
-def test_declaring_counts_messages_and_consumers(channel):
+def test_declaring_counts_messages_and_consumers(broker, channel):
     queue = declare(channel)
     channel.basic_publish("", queue, b"a")
     channel.basic_publish("", queue, b"b")
@@ -115,7 +115,8 @@ def test_declaring_counts_messages_and_consumers(channel):
     assert channel.queue_purge(queue).method.message_count == 2
     channel.basic_publish("", queue, b"c")
     eventually_count(channel, queue, 1)
-    assert channel.queue_delete(queue).method.message_count == 1
+    # RabbitMQ 4 does not count when it deletes a queue that is neither durable nor exclusive.
+    assert channel.queue_delete(queue).method.message_count == (0 if broker.kind == "rabbitmq4" else 1)
 
 
 def test_a_queue_without_a_name_gets_one_and_is_meant_by_no_name(channel):
@@ -156,24 +157,31 @@ def test_what_may_not_be_done_to_queues_is_refused(connection, broker):
     assert connection.channel().queue_delete("nowhere").method.message_count == 0
 
 
-def test_deleting_can_depend_on_use(connection):
+def test_deleting_can_depend_on_use(broker, connection):
     channel = connection.channel()
     queue = declare(channel)
     channel.basic_publish("", queue, b"a")
     eventually_count(channel, queue, 1)
     refuses(connection, 406, f"queue '{queue}' in vhost '/' not empty", lambda c: c.queue_delete(queue, if_empty=True))
     tag = channel.basic_consume(queue, lambda *args: None)
-    refuses(connection, 406, f"queue '{queue}' in vhost '/' in use", lambda c: c.queue_delete(queue, if_unused=True))
-    channel.basic_cancel(tag)
+    if broker.kind != "rabbitmq4":  # RabbitMQ 4.0 deletes it all the same
+        text = f"queue '{queue}' in vhost '/' in use"
+        refuses(connection, 406, text, lambda c: c.queue_delete(queue, if_unused=True))
+        channel.basic_cancel(tag)
     channel.queue_delete(queue)
 
 
 def test_an_exclusive_queue_is_for_its_connection_and_ends_with_it(broker, connection):
     with pika_connection(broker) as other:
         queue = declare(other.channel(), exclusive=True)
-        refuses(connection, 405, f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}'",
-                lambda c: c.queue_declare(queue, exclusive=True))
+        refuses(
+            connection,
+            405,
+            f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}'",
+            lambda c: c.queue_declare(queue, exclusive=True),
+        )
         refuses(connection, 405, "RESOURCE_LOCKED", lambda c: c.basic_consume(queue, print))
+
     # RabbitMQ answers connection.close before it has deleted the queue.
     def gone():
         try:
@@ -309,7 +317,10 @@ def test_what_may_not_be_done_to_exchanges_is_refused(connection, broker):
     queue = declare(channel)
     channel.queue_bind(queue, exchange, "key")
     refuses(connection, 406, "in use", lambda c: c.exchange_delete(exchange, if_unused=True))
-    refuses_connection(broker, 503, "COMMAND_INVALID", lambda c: c.exchange_declare(new_name("x"), "no-such-type"))
+    if broker.kind == "rabbitmq4":
+        refuses(connection, 406, "unknown exchange type", lambda c: c.exchange_declare(new_name("x"), "no-such-type"))
+    else:
+        refuses_connection(broker, 503, "COMMAND_INVALID", lambda c: c.exchange_declare(new_name("x"), "no-such-type"))
     channel.exchange_delete(exchange)
     channel.exchange_delete("nowhere")
 
@@ -540,7 +551,9 @@ def test_direct_reply_to(connection):
     server.basic_publish("", properties.reply_to, b"answer")
     answers.until(1)
     assert answers.bodies == [b"answer"]
-    refuses(connection, 406, "reply consumer cannot acknowledge", lambda c: c.basic_consume("amq.rabbitmq.reply-to", print))
+    refuses(
+        connection, 406, "reply consumer cannot acknowledge", lambda c: c.basic_consume("amq.rabbitmq.reply-to", print)
+    )
 
 
 # -- transactions
@@ -628,7 +641,7 @@ def test_messages_expire(channel):
 
 
 def test_dead_letters_go_round_only_if_somebody_rejects_them(channel):
-    """Between a queue and a waiting room: a message that is rejected each time goes on, one that expires in both ends."""
+    """Between a queue and a waiting room: what is rejected each time goes on, what expires in both ends."""
     room, queue = new_name("room"), new_name("queue")
     channel.queue_declare(
         room,
@@ -697,7 +710,7 @@ def test_a_single_active_consumer_hands_over(channel):
     second.until(1)
 
 
-def test_a_quorum_queue_counts_deliveries_up_to_its_limit(connection):
+def test_a_quorum_queue_counts_deliveries_up_to_its_limit(broker, connection):
     channel = connection.channel()
     queue, dead = dead_letters(channel, **{"x-queue-type": "quorum", "x-delivery-limit": 2})
     publish(channel, queue, b"poison")
@@ -706,7 +719,8 @@ def test_a_quorum_queue_counts_deliveries_up_to_its_limit(connection):
     for _ in range(3):
         wait_until(lambda: got(channel, queue, counts), "the message")
     eventually_count(channel, dead, 1)
-    assert counts == [0, 1, 2]
+    # RabbitMQ 4 leaves the header out at the first delivery.
+    assert counts == [None if broker.kind == "rabbitmq4" else 0, 1, 2]
     _, properties, _ = channel.basic_get(dead, auto_ack=True)
     assert properties.headers["x-death"][0]["reason"] == "delivery_limit"
     channel.queue_delete(queue)

@@ -356,7 +356,7 @@ class GarageMQ(Server):
             f"admin:\n  ip: {HOST}\n  port: {free_port()}\n"
             "queue:\n  shardSize: 8192\n  maxMessagesInRam: 131072\n"
             f"db:\n  defaultPath: {data}\n  engine: badger\n"
-            'vhost:\n  defaultPath: /\n'
+            "vhost:\n  defaultPath: /\n"
             "security:\n  passwordCheck: md5\n"
             "connection:\n  channelsMax: 4096\n  frameMaxSize: 65536\n"
         )

@@ -72,8 +72,12 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("rpc", help="call a server, or be one")
     one.add_argument("queue", help="where the server takes its requests from")
     one.add_argument("body", nargs="?", help="the request (default: standard input)")
-    one.add_argument("--serve", nargs=argparse.REMAINDER, metavar="COMMAND", help="run this for each request: it gets "
-                     "the request on its standard input, and what it prints is the reply")
+    one.add_argument(
+        "--serve",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="run this for each request: it gets the request on its standard input, and what it prints is the reply",
+    )
     one.add_argument("--workers", type=int, default=4, help="with --serve: requests at once (default: 4)")
 
     one = commands.add_parser("bench", help="measure publishing and consuming")

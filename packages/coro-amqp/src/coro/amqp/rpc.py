@@ -3,8 +3,8 @@
 The pattern is that of RabbitMQ's tutorial (https://www.rabbitmq.com/tutorials/tutorial-six-python), so each side works
 with programs that know nothing of coro: a request names the queue for its reply in ``reply-to`` and itself in
 ``correlation-id``, which the reply repeats. What is added stays within AMQP's properties: a request expires with the
-caller's patience (``expiration``), so no server works for somebody who has gone; a reply that tells of a failure has the
-type ``rpc-error`` and says in its headers what went wrong.
+caller's patience (``expiration``), so no server works for somebody who has gone; a reply that tells of a failure has
+the type ``rpc-error`` and says in its headers what went wrong.
 
     with rpc.client(connection.channel()) as caller:
         reply = caller.request(b"21", "double", timeout=5)

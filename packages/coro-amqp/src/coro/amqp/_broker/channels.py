@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from coro.amqp import spec
 from coro.amqp._broker.queues import Queue, Stored, Unacked
-from coro.amqp._broker.world import REPLY_TO, Refusal, milliseconds
+from coro.amqp._broker.world import REPLY_TO, Refusal, World, milliseconds
 
 if TYPE_CHECKING:
     from coro.amqp._broker.sessions import Session
@@ -62,7 +62,7 @@ class Channel:
     def __init__(self, session: Session, number: int) -> None:
         self.session = session
         self.number = number
-        self.world = session.world
+        self.world: World = session.world
         self.consumers: dict[str, Consumer] = {}
         self.unacked: OrderedDict[int, Unacked] = OrderedDict()
         self.last_tag = 0
@@ -409,9 +409,7 @@ class Channel:
         reached, accepted = self.world.publish(exchange, stored)
         if mandatory and not reached and self.is_open():
             method = spec.basic._return(spec.NO_ROUTE, "NO_ROUTE", stored.exchange, stored.routing_key)
-            self.session.protocol.send_content(
-                self.number, method, stored.encoded or stored.properties, stored.body
-            )
+            self.session.protocol.send_content(self.number, method, stored.encoded or stored.properties, stored.body)
             self.session.wake_writer()
         if tag:
             self.confirms.append((tag, accepted))

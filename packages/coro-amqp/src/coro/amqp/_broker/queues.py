@@ -25,7 +25,7 @@ __all__ = ["Stored", "Queue", "Taker", "Unacked"]
 
 
 class Stored:
-    """A message in the broker. `encoded` are its properties as the publisher wrote them, None once they were changed."""
+    """A message in the broker. `encoded` are its properties as the publisher wrote them, None once they changed."""
 
     __slots__ = (
         "body",
@@ -167,7 +167,9 @@ class Queue(Routable):
 
     def _keep_to_length(self) -> None:
         most, most_bytes = self.arguments.get("x-max-length"), self.arguments.get("x-max-length-bytes")
-        while self and ((most is not None and len(self) > most) or (most_bytes is not None and self._bytes > most_bytes)):
+        while self and (
+            (most is not None and len(self) > most) or (most_bytes is not None and self._bytes > most_bytes)
+        ):
             level = next(level for level in self._levels if level)
             message = level.popleft()
             self._bytes -= len(message.body)

@@ -221,9 +221,7 @@ class Session:
             # Not even AMQP: the answer is the version that this broker speaks (4.2.2).
             self.protocol.send_header()
         else:
-            self.protocol.send_method(
-                0, spec.connection.close(refusal.code, refusal.text[:255], class_id, method_id)
-            )
+            self.protocol.send_method(0, spec.connection.close(refusal.code, refusal.text[:255], class_id, method_id))
         self._leave()
 
     # -- what the client sends

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from coro._clock import ticks
@@ -384,7 +384,7 @@ class World:
                 "count": 0,
                 "reason": reason,
                 "queue": queue.name,
-                "time": datetime.fromtimestamp(int(time.time()), timezone.utc),
+                "time": datetime.fromtimestamp(int(time.time()), UTC),
                 "exchange": message.exchange,
                 "routing-keys": [message.routing_key],
             }

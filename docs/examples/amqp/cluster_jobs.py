@@ -1,8 +1,8 @@
 """A service that has outgrown one machine: jobs in a quorum queue of a RabbitMQ cluster, and competing workers.
 
-    python jobs.py worker   URL URL URL
-    python jobs.py submit   URL URL URL --jobs 1000
-    python jobs.py measure  URL URL URL --jobs 1000 --workers 1 2 4
+    python cluster_jobs.py worker   URL URL URL
+    python cluster_jobs.py submit   URL URL URL --jobs 1000
+    python cluster_jobs.py measure  URL URL URL --jobs 1000 --workers 1 2 4
 
 The URLs are those of the nodes. Start as many workers as you like, on as many machines. What makes it safe:
 
@@ -22,6 +22,7 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 import coro
 from coro import amqp
@@ -56,19 +57,20 @@ def worker(urls: list[str]) -> None:
 
         def handle(message: amqp.Message) -> None:
             job = message.json()
+            assert message.reply_to is not None
             reply = {"id": job["id"], "digest": service.digest(job["text"]), "worker": os.getpid()}
-            results.publish(
-                json.dumps(reply), routing_key=message.reply_to, properties={"delivery-mode": 2}
-            ).wait(timeout=120)
+            results.publish(json.dumps(reply), routing_key=message.reply_to, properties={"delivery-mode": 2}).wait(
+                timeout=120
+            )
 
         print("working", flush=True)
         # Several threads: while one waits for a confirm, another computes.
         jobs.consume("jobs", prefetch=8).run(handle, workers=8, requeue=True)
 
 
-def submit(urls: list[str], count: int) -> dict[int, dict]:
+def submit(urls: list[str], count: int) -> dict[int, Any]:
     """Have `count` jobs done; the results by number. None is lost, and each is counted once."""
-    found: dict[int, dict] = {}
+    found: dict[int, Any] = {}
     with connect(urls, "submitter") as connection:
         jobs, results = connection.channel(), connection.channel()
         jobs.confirm_select(window=200, republish=True)
@@ -80,9 +82,7 @@ def submit(urls: list[str], count: int) -> dict[int, dict]:
         def publish() -> None:
             for number in range(count):
                 job = {"id": number, "text": f"job {number}"}
-                jobs.publish(
-                    json.dumps(job), routing_key="jobs", properties={"delivery-mode": 2, "reply-to": queue}
-                )
+                jobs.publish(json.dumps(job), routing_key="jobs", properties={"delivery-mode": 2, "reply-to": queue})
             jobs.wait_for_confirms(timeout=120)
 
         with coro.group() as group:
@@ -107,8 +107,7 @@ def measure(urls: list[str], count: int, numbers: list[int]) -> None:
     """Jobs per second for each number of worker processes."""
     for number in numbers:
         workers = [
-            subprocess.Popen([sys.executable, __file__, "worker", *urls], stdout=subprocess.PIPE)
-            for _ in range(number)
+            subprocess.Popen([sys.executable, __file__, "worker", *urls], stdout=subprocess.PIPE) for _ in range(number)
         ]
         try:
             for process in workers:
@@ -139,7 +138,9 @@ def main() -> None:
         measure(options.urls, options.jobs, options.workers)
     else:
         found = submit(options.urls, options.jobs)
-        good = itertools.starmap(lambda number, reply: reply["digest"] == Service().digest(f"job {number}"), found.items())
+        good = itertools.starmap(
+            lambda number, reply: reply["digest"] == Service().digest(f"job {number}"), found.items()
+        )
         print(f"{len(found)} jobs done, {'all right' if all(good) else 'SOME WRONG'}", flush=True)
 
 
