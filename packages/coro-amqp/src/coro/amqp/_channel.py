@@ -97,7 +97,9 @@ class channel:
         self._confirms: Confirms | None = None
         self._on_return: list[Callable[[Message], object]] = []
         self._on_cancel: list[Callable[[consumer], object]] = []
-        self._former: set[str] = set()  # tags of consumers that are being cancelled: what still comes goes back
+        #: Tags of consumers that were cancelled without waiting, and whether they had no_ack: what still comes of them
+        #: goes back to its queue, or nowhere.
+        self._former: dict[str, bool] = {}
         self._tag_base = 0  # delivery tags up to this belong to earlier connections
         self._settled_to = 0  # "multiple" has settled all up to this
         self._steps: list[spec.basic.qos | consumer] = []  # what a new connection has to repeat, in order
@@ -118,7 +120,8 @@ class channel:
         elif kind == "get_ok":
             self._answer(message)
         elif message.consumer_tag in self._former:
-            message.reject(True)
+            if not self._former[message.consumer_tag]:
+                message.reject(True)
         elif self.ack_discards:
             self._discard(message)
 
@@ -208,6 +211,7 @@ class channel:
         if self._link is not None:
             self._tag_base = self._settled_to = max(self._tag_base, self._link.protocol.last_tag(self.num))
         self._link = None
+        self._former.clear()
         self._fail(error)
         self._tx_lost = self._tx_open
         for each in self.consumers.values():
@@ -515,14 +519,13 @@ class channel:
             # Deliveries follow the answer at once, perhaps in the same packet.
             found.tag = answer.consumer_tag
             self.consumers[found.tag] = found
-            self._former.discard(found.tag)
+            self._former.pop(found.tag, None)
             self._steps.append(found)
 
         def undo(answer: spec.basic.consume_ok) -> None:
             link = self._link
             if link is not None:
-                if not no_ack:
-                    self._former.add(answer.consumer_tag)
+                self._former[answer.consumer_tag] = no_ack
                 link.protocol.send_method(self.num, spec.basic.cancel(answer.consumer_tag, True))
                 link.flush()
 
@@ -572,8 +575,8 @@ class channel:
         method = spec.basic.cancel(consumer_tag, nowait)
         if nowait:
             self._tell(method)
-            if found is not None and not found.no_ack:
-                self._former.add(found.tag)
+            if found is not None:
+                self._former[found.tag] = found.no_ack
             end(None)
         else:
             self._ask(method, (spec.basic.cancel_ok,), on_reply=end, undo=end)
@@ -801,6 +804,11 @@ class channel:
         """Have ``callback(message)`` called for each message that comes back. It runs in the thread that reads the
         connection, so it must not wait. In confirm mode the publish that it belongs to raises PublishReturned, too."""
         self._on_return.append(callback)
+
+    def remove_on_return(self, callback: Callable[[Message], object]) -> None:
+        """Undo ``on_return``. Nothing happens if it was not set."""
+        if callback in self._on_return:
+            self._on_return.remove(callback)
 
     def on_cancel(self, callback: Callable[[consumer], object]) -> None:
         """Have ``callback(consumer)`` called when the broker ends a subscription, in the thread that reads."""

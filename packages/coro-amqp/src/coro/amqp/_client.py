@@ -549,12 +549,14 @@ class client:
         assert link is not None
         most = link.protocol.channel_max
         if number is None:
-            number = next((n for n in range(1, most + 1) if n not in self.channels and n not in link.channels), None)
+            free = (n for n in range(1, most + 1) if n not in self.channels and n not in link.channels)
+            # one whose closing was interrupted is only free when the broker has answered
+            number = next((n for n in free if link.protocol.channel_state(n) == "closed"), None)
             if number is None:
                 raise StateError(f"expected at most {most} channels on a connection, all are in use; close some")
         elif not 1 <= number <= most:
             raise StateError(f"expected a channel number from 1 to {most}, got {number}")
-        elif number in self.channels:
+        elif number in self.channels or link.protocol.channel_state(number) != "closed":
             raise StateError(f"expected a channel number that is free, {number} is in use")
         return Channel(self, number)
 
@@ -632,6 +634,11 @@ class client:
         "unblocked", "lost" (error), "recovered" (attempt), "recovery-failed" (attempt, error), "queue-renamed" (old,
         new), "topology-failed" (method, error), "closed" (error). It must not wait."""
         self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[..., object]) -> None:
+        """Undo ``add_listener``. Nothing happens if it was not added."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     def close(
         self,

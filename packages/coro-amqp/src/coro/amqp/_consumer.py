@@ -103,10 +103,24 @@ class consumer:
                 link.resume()
 
     def _drop(self) -> None:
-        """The connection is lost: what waits here, the broker delivers again."""
+        """The connection is lost: what waits here, the broker delivers again, unless it took it for dealt with."""
         self._full = self._flooded = False
-        while len(self._inbox):
-            self._inbox.pop_nowait()
+        if self.no_ack:
+            return
+        # A message that is on its way to a thread is counted and cannot be had; its acknowledgement will be refused.
+        while self._take_waiting() is not None:
+            pass
+
+    def _take_waiting(self) -> Message | None:
+        """A message that nobody has been promised."""
+        try:
+            message = self._inbox.pop_nowait()
+        except IndexError:
+            return None
+        if message is _END:
+            self._inbox.push_front(_END)
+            return None
+        return message
 
     def _end(self, error: AMQPError | None) -> None:
         """No more will come. What waits here can still be taken."""
@@ -242,8 +256,7 @@ class consumer:
         """Return to the queue what nobody has taken."""
         if self._callback is not None or self.no_ack:
             return
-        while len(self._inbox) and self._inbox.top() is not _END:
-            message = self._inbox.pop_nowait()
+        while (message := self._take_waiting()) is not None:
             try:
                 message.reject(True)
             except StateError:
