@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import coro
 import pytest
 from client_support import HANG, Scripted, in_loop
+
+import coro
 from coro import amqp
 from coro.amqp import spec, testing, wire
 
@@ -199,9 +200,7 @@ def test_returns_belong_to_their_publish() -> None:
         channel.confirm_select()
         came = []
         channel.on_return(came.append)
-        found = [
-            channel.publish(str(i), routing_key="q" if i % 2 else "nowhere", mandatory=i != 4) for i in range(6)
-        ]
+        found = [channel.publish(str(i), routing_key="q" if i % 2 else "nowhere", mandatory=i != 4) for i in range(6)]
         with pytest.raises(amqp.PublishReturned) as caught:
             channel.wait_for_confirms()
         assert [each.delivered for each in found] == [False, True, False, True, True, True]
@@ -417,9 +416,7 @@ def test_a_get_that_times_out_loses_nothing() -> None:
 def test_workers_acknowledge_after_success_and_reject_after_failure() -> None:
     with testing.Broker() as broker, open_client(broker) as client, client.channel() as channel:
         channel.queue_declare("dead")
-        channel.queue_declare(
-            "q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-        )
+        channel.queue_declare("q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
         for i in range(20):
             channel.basic_publish(str(i), routing_key="q")
         consumer = channel.consume("q", prefetch=8)
@@ -571,7 +568,15 @@ def test_urls(url: str, facts: dict) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://h", "amqp://h:99999", "amqp://h/a/b", "amqp://h?colour=red", "amqp://h?heartbeat=-1", "amqp://u:p#x@h", ""],
+    [
+        "http://h",
+        "amqp://h:99999",
+        "amqp://h/a/b",
+        "amqp://h?colour=red",
+        "amqp://h?heartbeat=-1",
+        "amqp://u:p#x@h",
+        "",
+    ],
 )
 def test_urls_that_are_none(url: str) -> None:
     with pytest.raises(ValueError, match="expected") as caught:

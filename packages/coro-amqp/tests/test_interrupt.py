@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-import coro
 import pytest
 from client_support import HANG, Gate, Scripted, in_loop
+
+import coro
 from coro import amqp
 from coro.amqp import testing
 
@@ -193,4 +194,3 @@ def test_calls_during_recovery() -> None:
         broker.start()
         channel.queue_declare("q", durable=True)
         client.close()
-

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from coro.amqp import EncodeError, LimitExceeded, ProtocolError, StateError, spec, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocol_support import Pair, delivery, frame, header
+
+from coro.amqp import EncodeError, LimitExceeded, ProtocolError, StateError, spec, wire
 
 BODIES = (b"", b"x", b"y" * 4088, b"z" * 4089, bytes(range(256)) * 400)
 
@@ -110,7 +111,9 @@ def test_the_handshake_goes_one_step_after_the_other() -> None:
 
 def test_tuning_takes_the_lower_limits() -> None:
     pair = Pair(client={"channel_max": 10, "heartbeat": 0}, server={"channel_max": 5, "heartbeat": 30})
-    assert (pair.client.channel_max, pair.client.heartbeat) == (5, 30) == (pair.server.channel_max, pair.server.heartbeat)
+    assert (
+        (pair.client.channel_max, pair.client.heartbeat) == (5, 30) == (pair.server.channel_max, pair.server.heartbeat)
+    )
     with pytest.raises(StateError, match="from 1 to 5"):
         pair.client.send_method(6, spec.channel.open())
 
@@ -196,7 +199,6 @@ def test_both_ends_close_the_connection_at_once() -> None:
     pair = Pair().open(1)
     pair.client.send_method(0, spec.connection.close(200, "", 0, 0))
     pair.server.send_method(0, spec.connection.close(320, "", 0, 0))
-    pair.server.send_method
     pair.move()
     assert pair.client.state == pair.server.state == "closed"
     with pytest.raises(StateError):
@@ -324,7 +326,7 @@ def test_any_bytes_are_events_or_a_protocol_error(data: bytes, role: str) -> Non
     try:
         for _, what in end.receive(data):
             if isinstance(what, wire.Message):
-                what.properties
+                assert isinstance(what.properties, dict)
         end.receive(b"")
     except ProtocolError:
         pass
@@ -334,5 +336,5 @@ def test_damaged_properties_are_the_senders_fault() -> None:
     pair = Pair().open(1)
     [(_, message)] = pair.client.receive(delivery() + header(0, b"\x80\0\5abc"))
     with pytest.raises(ProtocolError):
-        message.properties
+        assert message.properties
     assert LimitExceeded("x").reply_code == 502

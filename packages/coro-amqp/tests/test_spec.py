@@ -6,9 +6,10 @@ import pamqp.commands
 import pamqp.header
 import pika.spec
 import pytest
-from coro.amqp import EncodeError, ProtocolError, spec, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from coro.amqp import EncodeError, ProtocolError, spec, wire
 
 METHODS = list(spec.method_map.values())
 

@@ -7,14 +7,17 @@ import math
 from decimal import Decimal
 
 import pytest
-from coro.amqp import EncodeError, LimitExceeded, ProtocolError, wire
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-UTC = datetime.timezone.utc
+from coro.amqp import EncodeError, LimitExceeded, ProtocolError, wire
 
-texts = st.text(max_size=20).filter(lambda text: len(text.encode("utf-8", "ignore")) <= 255).filter(
-    lambda text: not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
+UTC = datetime.UTC
+
+texts = (
+    st.text(max_size=20)
+    .filter(lambda text: len(text.encode("utf-8", "ignore")) <= 255)
+    .filter(lambda text: not any(0xD800 <= ord(c) <= 0xDFFF for c in text))
 )
 scalars = (
     st.none()

@@ -8,8 +8,9 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from coro.amqp import LimitExceeded, ProtocolError, spec, wire
 from protocol_support import Pair, delivery, frame, header
+
+from coro.amqp import LimitExceeded, ProtocolError, spec, wire
 
 
 def peak(function) -> int:
@@ -58,7 +59,7 @@ def test_nested_tables() -> None:
     pair = Pair().open(1)
     [(_, message)] = pair.client.receive(delivery() + header(0, b"\x20\0" + packed))
     with pytest.raises(LimitExceeded, match="max_table_depth"):
-        message.headers
+        assert message.headers
 
 
 def test_nested_lists() -> None:

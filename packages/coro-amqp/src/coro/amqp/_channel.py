@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, overload
 
 import coro
 from coro.amqp import spec
@@ -412,6 +412,30 @@ class channel:
 
     # ---- class queue
 
+    @overload
+    def queue_declare(
+        self,
+        queue: str = "",
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        nowait: Literal[False] = False,
+        arguments: Arguments = None,
+    ) -> spec.queue.declare_ok: ...
+
+    @overload
+    def queue_declare(
+        self,
+        queue: str = "",
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        nowait: bool = False,
+        arguments: Arguments = None,
+    ) -> spec.queue.declare_ok | None: ...
+
     def queue_declare(
         self,
         queue: str = "",
@@ -461,9 +485,41 @@ class channel:
         self.conn._topology.queue_unbound(method)
         return answer
 
+    @overload
+    def queue_purge(
+        self,
+        queue: str = "",
+        nowait: Literal[False] = False,
+    ) -> spec.queue.purge_ok: ...
+
+    @overload
+    def queue_purge(
+        self,
+        queue: str = "",
+        nowait: bool = False,
+    ) -> spec.queue.purge_ok | None: ...
+
     def queue_purge(self, queue: str = "", nowait: bool = False) -> spec.queue.purge_ok | None:
         """Remove the messages that wait in a queue. The answer has ``message_count``."""
         return self._ask_or_tell(nowait, spec.queue.purge(0, queue, nowait), spec.queue.purge_ok)
+
+    @overload
+    def queue_delete(
+        self,
+        queue: str = "",
+        if_unused: bool = False,
+        if_empty: bool = False,
+        nowait: Literal[False] = False,
+    ) -> spec.queue.delete_ok: ...
+
+    @overload
+    def queue_delete(
+        self,
+        queue: str = "",
+        if_unused: bool = False,
+        if_empty: bool = False,
+        nowait: bool = False,
+    ) -> spec.queue.delete_ok | None: ...
 
     def queue_delete(
         self, queue: str = "", if_unused: bool = False, if_empty: bool = False, nowait: bool = False

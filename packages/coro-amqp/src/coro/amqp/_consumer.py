@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["consumer"]
 
 LOG = Facility("amqp")
-#: Bytes that may come into a full inbox while somebody waits for an answer behind them; then reading stops all the same.
+#: Bytes that may come into a full inbox while somebody waits for an answer behind them; then reading stops anyway.
 FLOOD = 64 << 20
 _END: Any = object()
 
