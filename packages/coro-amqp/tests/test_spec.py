@@ -77,11 +77,15 @@ def test_every_method_agrees_with_pika(cls, data) -> None:
         assert cls._name in LACKED_BY_PIKA
         return
     theirs = object.__new__(theirs_cls)
-    theirs.decode(ours.pack()[4:])
+    if cls._name in NOT_READ_BY_PIKA:
+        theirs.__init__(**{name: getattr(ours, name) for name in ours.__slots__})
+    else:
+        theirs.decode(ours.pack()[4:])
     assert b"".join(theirs.encode()) == ours.pack()[4:]
 
 
 LACKED_BY_PIKA = {"basic.recover_async"}
+NOT_READ_BY_PIKA = {"connection.update_secret"}  # only a server is sent it
 
 PROPERTIES = {
     "content-type": short_texts,

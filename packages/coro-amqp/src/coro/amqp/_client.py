@@ -411,7 +411,7 @@ class client:
                     return
                 error: BaseException = link.error or ConnectionLost("lost again")
             except AuthenticationError as exc:
-                if self._credentials is None:
+                if self._credentials is None and exc.reply_code:
                     self._finish(exc)
                     return
                 error = exc

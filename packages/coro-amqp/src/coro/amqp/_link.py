@@ -156,7 +156,9 @@ class Link:
             self._send(protocol.take_output())
             data = self._sock.recv(RECEIVED)
             if not data:
-                if spec.connection.tune in expected:
+                capabilities = self.server_properties.get("capabilities")
+                says_so = isinstance(capabilities, dict) and capabilities.get("authentication_failure_close")
+                if spec.connection.tune in expected and not says_so:
                     raise AuthenticationError(
                         f"the broker closed the connection after the login of user {context!r}: it refuses the user, "
                         "or does not let it connect from here"
@@ -171,7 +173,7 @@ class Link:
         if isinstance(what, spec.connection.close):
             self._send(protocol.take_output())
             if what.reply_code == spec.ACCESS_REFUSED and spec.connection.open_ok not in expected:
-                raise AuthenticationError(f"the broker refuses user {context!r}: {what.reply_text}")
+                raise AuthenticationError(f"the broker refuses user {context!r}: {what.reply_text}", what.reply_code)
             raise ConnectionClosed(what.reply_code, what.reply_text, what.class_id, what.method_id)
         raise ProtocolError(f"expected {', '.join(cls.__name__ for cls in expected)}, got {what!r}", 503)
 
@@ -377,7 +379,7 @@ class Link:
 def again(error: AMQPError) -> AMQPError:
     """A copy of an error to raise, with the same cause."""
     copy: AMQPError
-    if isinstance(error, ProtocolError):
+    if isinstance(error, ProtocolError | AuthenticationError):
         copy = type(error)(str(error), error.reply_code)
     else:
         copy = type(error)(*error.args)

@@ -79,7 +79,17 @@ class LimitExceeded(ProtocolError):
 
 
 class AuthenticationError(RemoteError):
-    """The broker refuses the user, or offers no way to log in that is configured here."""
+    """The broker refuses the user, or offers no way to log in that is configured here.
+
+    ``reply_code`` is 403 if the broker said so itself, and 0 if it follows from what the broker did.
+    """
+
+    def __init__(self, text: str = "", reply_code: int = 0) -> None:
+        super().__init__(text)
+        self.reply_code = reply_code
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.reply_code)
 
 
 class ConnectionLost(RemoteError):
