@@ -115,14 +115,14 @@ class Load:
 
     # -- for tests
 
-    def wait_confirmed(self, more, limit=120):
+    def wait_confirmed(self, more, limit=240):
         """Until so many more are confirmed, and have come."""
         wanted = len(self.confirmed) + more
         with coro.timeout(limit):
             while len(self.confirmed) < wanted:
                 self.progress.wait()
 
-    def finish(self, limit=120):
+    def finish(self, limit=240):
         """Stop publishing, wait for everything that was confirmed, and check the account."""
         self._stopping = True
         with coro.timeout(limit):

@@ -15,8 +15,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 broker = broker_fixture("rabbitmq", "rabbitmq4")
 
-#: Seconds that bound a hang where a node has to start, on a machine that is busy.
-LONG = 240
+#: Seconds that bound a hang where a node has to start, on a machine that is busy. RabbitMQ itself may let a client wait
+#: for a minute for a quorum queue that it has not recovered yet, and then close the connection (541).
+LONG = 500
 
 
 def connect(broker, **more):
@@ -70,11 +71,8 @@ def test_forced_closes_under_load_lose_nothing(broker):
 
 
 @coro_test(timeout=LONG)
-@pytest.mark.parametrize("way", ["stop", "kill"])
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize(("way", "kind"), [("stop", "classic"), ("kill", "quorum")])
 def test_a_node_that_stops_and_starts_under_load_loses_nothing(broker, way, kind):
-    if broker.kind == "rabbitmq4" and (way, kind) != ("kill", "quorum"):
-        pytest.skip("one of the four ways is enough for the second version")
     with (
         connect(broker, recovery=amqp.Recovery(first=0.05, most=0.5), timeout=LONG) as publishing,
         connect(broker, recovery=amqp.Recovery(first=0.05, most=0.5), timeout=LONG) as consuming,

@@ -197,10 +197,14 @@ class RabbitMQ(Server):
         settings |= self._settings
         text = "".join(f"{name} = {value}\n" for name, value in settings.items())
         (self.folder / "rabbitmq.conf").write_text(text)
+        self._log_before = self._log.stat().st_size
         return [f"{self.library}/rabbitmq-server"]
 
     def answers(self) -> bool:
-        return _answers(self.port)
+        """It accepts clients some time before rabbitmqctl has anything to do with it."""
+        with open(self._log, "rb") as log:
+            log.seek(self._log_before)
+            return b"Server startup complete" in log.read() and _answers(self.port)
 
     def control(self, *command: object, limit: float = LIMIT) -> str:
         """Run rabbitmqctl; returns what it wrote. AssertionError unless it succeeds."""
