@@ -311,6 +311,9 @@ class channel:
         """Send a method and wait for its answer."""
         if link is None:
             link = self._usable()
+        if not link.alive:
+            # during recovery: another connection, or this channel's own, may have ended a moment ago
+            link.raise_error()
         reply = Reply(expected, on_reply, undo)
         link.protocol.send_method(self.num, method)
         self._replies.append(reply)

@@ -339,7 +339,8 @@ class client:
             self._secret_replies.popleft()[0].set()
         if self._state == "open" and self.recovery is not None and not _is_final(error):
             self._recovering = True
-            for each in list(self.channels.values()):
+            # also the one that recovery itself may be declaring things on
+            for each in {*self.channels.values(), *link.channels.values()}:
                 each._lost(error)
             self._tell("lost", error=error)
             LOG("connection lost", self.name, str(error))
