@@ -434,6 +434,31 @@ def _read_all(stream: Any, seed: int) -> bytes:
 
 
 @both
+@versions
+def test_who_says_all_and_leaves_is_heard(backend: str, version: str) -> None:
+    """A client sends and closes before the server has sent its tickets: they find nobody, and the data counts."""
+
+    def main() -> None:
+        server, client = contexts(backend, version)
+        client.forget_sessions()
+        ours, theirs = coro.socketpair()
+        thread = coro.spawn(_outcome, lambda: server.wrap(theirs, True, handshake_timeout=None))
+        stream = client.wrap(ours, server_hostname="localhost", handshake_timeout=None)
+        if version == "TLSv1.2":
+            thread.join(tls_peers.LIMIT)
+        stream.sendall(b"all I have to say")
+        stream.close()
+        other = thread.get()
+        assert not isinstance(other, BaseException), other
+        assert other.recv_exact(17) == b"all I have to say"
+        assert other.recv(1) == b""
+        other.close()
+
+    with testing.no_leaks():
+        coro.run(main)
+
+
+@both
 def test_a_peer_that_never_says_goodbye(backend: str) -> None:
     """close() sends close_notify and does not wait for an answer (https://github.com/aio-libs/aiohttp/issues/11091); a
     peer that does not even read cannot hold it for longer than its limit."""

@@ -234,7 +234,7 @@ class CA:
         if usages:
             builder = builder.add_extension(_x509.ExtendedKeyUsage(usages), critical=False)
         if hosts:
-            builder = builder.add_extension(_x509.SubjectAlternativeName(general_names(hosts)), critical=False)
+            builder = builder.add_extension(_x509.SubjectAlternativeName(names), critical=False)
         return Issued(builder.sign(self._key, _hash(self._key)), secret, self._chain())
 
     def revoke(self, issued: Issued) -> None:
