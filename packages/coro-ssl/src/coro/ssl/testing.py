@@ -65,8 +65,8 @@ def _name(common_name: str) -> _x509.Name:
 
 
 def _usage(**allowed: bool) -> _x509.KeyUsage:
-    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    names += ("key_cert_sign", "crl_sign", "encipher_only", "decipher_only")  # type: ignore[assignment]
+    names = ["digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"]
+    names += ["key_cert_sign", "crl_sign", "encipher_only", "decipher_only"]
     return _x509.KeyUsage(**{name: allowed.get(name, False) for name in names})
 
 
@@ -212,6 +212,7 @@ class CA:
         ``starts_in=-10, days=5`` it has expired. ``common_name`` is the subject's name, the first host if None.
         ``client`` and ``server`` are what it may be used for. ValueError for a host that is none.
         """
+        names = general_names(hosts)
         secret = _make_key(key)
         now = datetime.datetime.now(datetime.UTC)
         begin = now + _DAY * starts_in
