@@ -60,8 +60,10 @@ def settings(package: Path | None = None) -> dict[str, list[str]]:
     requires: list[str] = content["build-system"]["requires"]
     groups: dict[str, list[str]] = content.get("dependency-groups", {})
     build = [requirement for requirement in requires if not requirement.startswith("coro-")]
+    # Wheels of ours are installed without what they depend on, because that is looked for in an index.
+    needed = [one for one in content["project"].get("dependencies", []) if not one.startswith("coro-")]
     # "peers" are other people's programs and libraries that tests talk to.
-    return {"build": build, "test": groups.get("test", []) + groups.get("peers", [])}
+    return {"build": build, "test": needed + groups.get("test", []) + groups.get("peers", [])}
 
 
 def import_names(package: Path) -> list[str]:
