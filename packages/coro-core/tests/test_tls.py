@@ -96,7 +96,7 @@ def test_a_context_is_for_one_side():
     with here, there:
         with pytest.raises(ValueError, match="cannot be used on the client's side"):
             server.wrap(here)
-        with pytest.raises(ValueError, match="cannot be used on the server's side"):
+        with pytest.raises(ValueError, match="server"):
             client.wrap(there, server_side=True)
         with pytest.raises(ValueError, match="check_hostname"):
             client.wrap(here)

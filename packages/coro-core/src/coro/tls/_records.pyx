@@ -64,12 +64,16 @@ cdef class Records:
         cdef Py_ssize_t n
         if self._state != OPEN or buffer_size <= 0 or flags:
             return self._recv_unusual(buffer_size, flags)
-        if not self._primed and not pull(self):
-            return self._recv_done(b"")
-        try:
-            data = self._tls.read(min(buffer_size, RECORD))
-        except Exception as e:
-            return self._recv_raised(e, buffer_size)
+        while True:
+            if not self._primed and not pull(self):
+                return self._recv_done(b"")
+            try:
+                data = self._tls.read(min(buffer_size, RECORD))
+                break
+            except Exception as e:
+                if type(e) is not self._want or self._outgoing.pending != 0:
+                    return self._recv_raised(e, buffer_size)
+            self._primed = False
         n = PyBytes_GET_SIZE(data)
         self._primed = n >= min(buffer_size, RECORD) or self._incoming.pending != 0
         if n == 0 or self._outgoing.pending != 0:
