@@ -7,7 +7,13 @@ a context is made of.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
+
+with warnings.catch_warnings():
+    # It imports asyncore where there is one, up to Python 3.11, which warns.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import tlslite as _tlslite
 
 from coro.ssl._tlslite.context import Backend, Pair
 from coro.tls import UnsupportedError
@@ -16,6 +22,9 @@ if TYPE_CHECKING:
     from coro.ssl._context import Settings
 
 __all__ = ["made"]
+
+#: Which release of tlslite-ng it is, for reports.
+LIBRARY = str(_tlslite.__version__)
 
 
 def made(settings: Settings) -> Backend:
