@@ -270,6 +270,8 @@ cdef bytes joined(uint32_t tag, uint8_t flags, tuple parts):
 
 
 cdef bytes _bytes_of(object part):
+    if type(part) is bytes:
+        return part
     if isinstance(part, (bytes, bytearray, memoryview)):
         return bytes(part)
     raise TypeError(f"expected bytes, such as the other functions here return, not {type(part).__name__}: {part!r:.60}")
@@ -387,9 +389,26 @@ def BITSTRING(unused_bits, b):
     Raises EncodeError if that is another number, or more bits than there are.
     """
     data = _bytes_of(b)
-    if not 0 <= unused_bits <= (7 if data else 0):
-        raise EncodeError(f"expected 0 to {7 if data else 0} unused bits in {len(data)} bytes, got {unused_bits}")
+    _check_unused(unused_bits, data)
     return joined(BITS, 0, (bytes((unused_bits,)), data))
+
+
+cdef int _check_unused(object unused, bytes data) except -1:
+    if not 0 <= unused <= (7 if data else 0):
+        raise EncodeError(f"expected 0 to {7 if data else 0} unused bits in {len(data)} bytes, got {unused}")
+    return 0
+
+
+cdef int _put_bits(ber_out *out, object unused, bytes data) except -1:
+    cdef uint8_t first
+    cdef size_t before = ber_used(out)
+    _check_unused(unused, data)
+    first = unused
+    if ber_put(out, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) < 0 or ber_put(out, &first, 1) < 0:
+        no_room()
+    if ber_put_header(out, BITS, 0, ber_used(out) - before) < 0:
+        no_room()
+    return 0
 
 
 def SEQUENCE(*elems):
@@ -417,13 +436,18 @@ def OBJID(arcs):
     Raises EncodeError unless there are two arcs at least, the first is at most 2, the second below 40 where the first
     is 0 or 1, and none is longer than 20 bytes.
     """
-    content = _oid_content(arcs)
-    return joined(OID, 0, (content,))
+    cdef ber_out out
+    out.base = NULL
+    out.at = out.size = 0
+    try:
+        _put_oid(&out, arcs)
+        return taken(&out)
+    finally:
+        free(out.base)
 
 
-cdef bytes _oid_content(object arcs):
-    cdef list numbers = list(arcs)
-    cdef bytearray out = bytearray()
+cdef int _bad_arcs(list numbers) except -1:
+    """Raise what is wrong with these arcs; 0 if nothing is."""
     if len(numbers) < 2:
         raise EncodeError(f"expected two arcs at least, got {numbers!r:.60}")
     for number in numbers:
@@ -436,15 +460,62 @@ cdef bytes _oid_content(object arcs):
         raise EncodeError(
             f"expected a first arc of 0, 1 or 2, and below 0 and 1 a second one under 40, got {first}.{second}"
         )
-    numbers[:2] = [40 * first + second]
-    for number in numbers:
-        septets = [number & 0x7F]
+    return 0
+
+
+cdef bint _usual_arcs(list numbers) except -1:
+    """Whether all arcs are plain ints of 63 bits and in their ranges; else `_bad_arcs` looks closer."""
+    cdef int overflow
+    cdef long long arc, first = 0
+    cdef Py_ssize_t i
+    for i in range(len(numbers)):
+        if type(numbers[i]) is not int:
+            return False
+        arc = PyLong_AsLongLongAndOverflow(numbers[i], &overflow)
+        if overflow or arc < 0:
+            return False
+        if i == 0:
+            first = arc
+        elif i == 1 and (first > 2 or (first < 2 and arc >= 40)):
+            return False
+    return len(numbers) >= 2
+
+
+cdef int _put_arc(ber_out *out, object number) except -1:
+    """An arc in base 128 (X.690, 8.19.2), its last byte first."""
+    cdef int overflow
+    cdef long long small = PyLong_AsLongLongAndOverflow(number, &overflow)
+    cdef uint8_t more = 0
+    if ber_need(out, ARC_BYTES + 1) < 0:
+        no_room()
+    while overflow:
+        out.at -= 1
+        out.base[out.at] = <uint8_t>(number & 0x7F) | more
+        more = 0x80
         number >>= 7
-        while number:
-            septets.append(0x80 | (number & 0x7F))
-            number >>= 7
-        out += bytes(reversed(septets))
-    return bytes(out)
+        small = PyLong_AsLongLongAndOverflow(number, &overflow)
+    while True:
+        out.at -= 1
+        out.base[out.at] = <uint8_t>(small & 0x7F) | more
+        more = 0x80
+        small >>= 7
+        if small == 0:
+            return 0
+
+
+cdef int _put_oid(ber_out *out, object arcs) except -1:
+    cdef list numbers = list(arcs)
+    cdef size_t before = ber_used(out)
+    cdef Py_ssize_t i = len(numbers)
+    if not _usual_arcs(numbers):
+        _bad_arcs(numbers)
+    while i > 2:
+        i -= 1
+        _put_arc(out, numbers[i])
+    _put_arc(out, 40 * numbers[0] + numbers[1])
+    if ber_put_header(out, OID, 0, ber_used(out) - before) < 0:
+        no_room()
+    return 0
 
 
 def APPLICATION(n, structured, data):
@@ -596,16 +667,13 @@ cdef int _put_tuple(ber_out *out, tuple value, int depth) except -1:
     cdef uint8_t flags = 0
     name = value[0] if value else None
     if name == "oid" and len(value) == 2:
-        return _put_bytes(out, OID, 0, _oid_content(value[1]))
+        return _put_oid(out, value[1])
     if name == "bitstring" and len(value) == 2:
         unused, data = value[1]
-        data = BITSTRING(unused, data)
-        if ber_put(out, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) < 0:
-            no_room()
-        return 0
+        return _put_bits(out, unused, _bytes_of(data))
     if len(value) == 3:
         _name, tag, content = value
-        if name in CLASS_NAMES and name is not None:
+        if name is not None and name in CLASS_NAMES:
             flags = <uint8_t>(CLASS_NAMES.index(name) << 6)
             if isinstance(content, list):
                 return _put_list(out, _tag(tag), flags | BER_STRUCTURED, content, depth + 1)
@@ -684,7 +752,7 @@ cdef list items(
 ):
     """The values of the elements from `at` to `end`, or to the end-of-contents if the length is open."""
     cdef list found = []
-    if depth >= o.max_depth:
+    if depth > o.max_depth:
         raise DecodeError(f"expected elements nested at most {o.max_depth} deep, got deeper ones at byte {at}")
     while True:
         if open_:
@@ -701,7 +769,7 @@ cdef Py_ssize_t skip(const uint8_t *base, Py_ssize_t at, Py_ssize_t end, const O
     """Where the elements of an open length end: the place of its end-of-contents."""
     cdef ber_tlv tlv
     cdef int open_
-    if depth >= o.max_depth:
+    if depth > o.max_depth:
         raise DecodeError(f"expected elements nested at most {o.max_depth} deep, got deeper ones at byte {at}")
     while not is_end(base, at, end):
         open_ = header(base, at, end, o, &tlv)
@@ -725,7 +793,7 @@ cdef bytes segments(
     cdef bytes part
     if o.strict:
         raise DecodeError(f"expected DER, where strings are in one piece, got one in segments at byte {at}")
-    if depth >= o.max_depth:
+    if depth > o.max_depth:
         raise DecodeError(f"expected elements nested at most {o.max_depth} deep, got deeper ones at byte {at}")
     while True:
         if open_:

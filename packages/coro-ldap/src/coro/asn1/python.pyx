@@ -257,7 +257,7 @@ cdef struct Place:
 
 cdef list get_items(Place *p, Py_ssize_t at, Py_ssize_t end, dict names, int depth):
     cdef list found = []
-    if depth >= DEPTH:
+    if depth > DEPTH:
         raise DecodingError(f"expected values nested at most {DEPTH} deep, got deeper ones at byte {at}")
     while at < end:
         PyList_Append(found, get(p, at, end, names, depth, &at))

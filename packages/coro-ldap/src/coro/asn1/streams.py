@@ -54,6 +54,8 @@ class IncrementalDecoder:
         self._at = 0
         #: Where the element at `_at` ends; 0 as long as its header is not whole.
         self._end = 0
+        #: How long the buffer is at least when that header is whole.
+        self._least = 2
         self._max_element = max_element
         self._strict, self._text, self._times, self._max_depth = strict, text, times, max_depth
         self._failed: DecodeError | None = None
@@ -69,7 +71,7 @@ class IncrementalDecoder:
     @property
     def needed(self) -> int:
         """How many bytes are missing, at least; 0 if a value may be whole."""
-        return max(0, (self._end or self._at + 2) - len(self._buffer))
+        return max(0, (self._end or self._least) - len(self._buffer))
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take what has arrived.  Raises the earlier DecodeError if there was one."""
@@ -78,6 +80,7 @@ class IncrementalDecoder:
         if self._at > _CUT and self._at > len(self._buffer) // 2:
             del self._buffer[: self._at]
             self._end = max(0, self._end - self._at)
+            self._least -= self._at
             self._at = 0
         self._buffer += data
 
@@ -87,6 +90,7 @@ class IncrementalDecoder:
             return NEED_DATA
         data = bytes(memoryview(self._buffer)[self._at : self._end])
         self._at, self._end = self._end, 0
+        self._least = self._at + 2
         return data
 
     def next_value(self) -> Any:
@@ -130,6 +134,7 @@ class IncrementalDecoder:
                     )
             except InsufficientData as exc:
                 if len(head) < 10:
+                    self._least = len(self._buffer) + 1
                     return False
                 self._failed = exc
                 raise

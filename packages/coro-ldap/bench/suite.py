@@ -1,0 +1,20 @@
+"""What `python -m tools.bench run --suite ldap` measures of coro-ldap."""
+
+from __future__ import annotations
+
+from tools.bench._captions import Caption
+from tools.bench._suites import Case, Rival
+
+#: What pip installs for each peer.
+DISTRIBUTIONS = {"pyasn1": "pyasn1", "asn1crypto": "asn1crypto"}
+CAPTIONS = {
+    "ldap": Caption("BER", "Processor time of reading or writing all values of one message, and of writing it again.")
+}
+RIVALS = (Rival("pyasn1", 0.025), Rival("asn1crypto", 0.083))
+CASES = (
+    # A fortieth of pyasn1 and a twelfth of asn1crypto: what a compiled codec has to be worth.
+    Case("ldap", "reading a certificate", "codec.py", {"what": "read-certificate", "count": 300}, RIVALS),
+    Case("ldap", "writing a certificate", "codec.py", {"what": "write-certificate", "count": 300}, RIVALS),
+    Case("ldap", "reading an entry of a search", "codec.py", {"what": "read-entry", "count": 300}, RIVALS),
+    Case("ldap", "writing an entry of a search", "codec.py", {"what": "write-entry", "count": 300}, RIVALS),
+)
