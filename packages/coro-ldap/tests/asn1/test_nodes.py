@@ -35,6 +35,7 @@ def test_replace() -> None:
         node.replace(b"\x30")
 
 
+@pytest.mark.slow
 @given(ber_values)
 def test_any_value(value: object) -> None:
     data = ber.encode(value)
@@ -73,7 +74,9 @@ def test_dump() -> None:
         ber.INTEGER(1 << 200),
         ber.TLV(5, 0, b"wrong"),
     )
-    assert dump(data) == f"""\
+    assert (
+        dump(data)
+        == f"""\
    0  {len(data) - 2}: SEQUENCE
    2   1:   INTEGER 34
    5   4:   OCTET STRING 'line'
@@ -85,6 +88,7 @@ def test_dump() -> None:
   29   0:   NULL
   31  26:   INTEGER 0x1{"0" * 50}
   59   5:   NULL error: expected a NULL without content, got 5 bytes at byte 2"""
+    )
 
 
 def test_dump_of_what_is_wrong() -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from asn1_values import damaged
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyasn1.codec.ber import decoder as ber_decoder
 from pyasn1.codec.der import decoder as der_decoder
@@ -22,7 +22,9 @@ values = st.one_of(
     st.booleans().map(lambda b: (ber.BOOLEAN(b), univ.Boolean(b))),
     st.binary(max_size=300).map(lambda b: (ber.OCTET_STRING(b), univ.OctetString(b))),
     st.text(st.characters(exclude_categories=("Cs",))).map(lambda s: (ber.UTF8_STRING(s), char.UTF8String(s))),
-    st.lists(st.integers(0, 1 << 60), max_size=5).map(lambda a: (ber.OBJID([1, 3, *a]), univ.ObjectIdentifier((1, 3, *a)))),
+    st.lists(st.integers(0, 1 << 60), max_size=5).map(
+        lambda a: (ber.OBJID([1, 3, *a]), univ.ObjectIdentifier((1, 3, *a)))
+    ),
     st.binary(min_size=1, max_size=9).map(lambda b: (ber.BITSTRING(0, b), univ.BitString(hexValue=b.hex()))),
     st.just((ber.NULL(), univ.Null(""))),
 )
@@ -39,8 +41,10 @@ def test_der_is_that_of_pyasn1(items: list[tuple[bytes, object]]) -> None:
         assert len(der_decoder.decode(data)[0]) == len(items)
 
 
-@given(st.floats(allow_nan=False, allow_infinity=True))
+@given(st.floats(allow_nan=False))
 def test_reals_are_read_by_pyasn1(number: float) -> None:
+    # It reads the value 43, minus zero, as minus infinity.
+    assume(number != 0)
     assert float(ber_decoder.decode(ber.encode_double(number))[0]) == number
 
 
@@ -51,7 +55,11 @@ def certificates() -> list[bytes]:
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
     made = []
-    for key in (ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate(), rsa.generate_private_key(65537, 2048)):
+    for key in (
+        ec.generate_private_key(ec.SECP256R1()),
+        ed25519.Ed25519PrivateKey.generate(),
+        rsa.generate_private_key(65537, 2048),
+    ):
         name = x509.Name(
             [
                 x509.NameAttribute(x509.NameOID.COUNTRY_NAME, "DE"),
@@ -118,7 +126,7 @@ def test_damaged_certificates(corpus: list[bytes]) -> None:
     """Both accept and see the same end, or the difference is one of those written down here."""
     choice = random.Random(20)
     both = 0
-    for data in damaged(corpus[0], choice, 2_000):
+    for data in damaged(corpus[0], choice, 1_000):
         try:
             end = ber.decode(data)[1]
             ours = ""
@@ -126,7 +134,7 @@ def test_damaged_certificates(corpus: list[bytes]) -> None:
             ours = str(exc)
         try:
             theirs = ber_decoder.decode(data)[1]
-        except Exception:  # noqa: BLE001 - it also fails with AttributeError, on an end-of-contents in a SET
+        except Exception:
             # Without a schema it cannot guess what other classes and rare types are.
             assert ours or unknown_without_schema(data[:end]), data.hex()
             continue
@@ -135,7 +143,7 @@ def test_damaged_certificates(corpus: list[bytes]) -> None:
         else:
             both += 1
             assert len(data) - len(theirs) == end
-    assert both > 100
+    assert both > 50
 
 
 def unknown_without_schema(data: bytes) -> bool:

@@ -65,7 +65,12 @@ def test_a_long_stream_keeps_little() -> None:
 
 @pytest.mark.parametrize(
     ("data", "error"),
-    [(b"\x04\x83\x10\x00\x00", LengthTooLong), (b"\x30\x80", DecodeError), (b"\x1f\x80\x01\x00", DecodeError), (b"\x05\x01a", DecodeError)],
+    [
+        (b"\x04\x83\x10\x00\x00", LengthTooLong),
+        (b"\x30\x80", DecodeError),
+        (b"\x1f\x80\x01\x00", DecodeError),
+        (b"\x05\x01a", DecodeError),
+    ],
 )
 def test_after_an_error_nothing_is_read(data: bytes, error: type[DecodeError]) -> None:
     decoder = IncrementalDecoder(max_element=1 << 20)
@@ -98,7 +103,7 @@ def test_data_file(size: int) -> None:
 def test_data_file_that_is_cut_off() -> None:
     data = b"".join(map(python.encode, OBJECTS))
     ends = [len(b"".join(map(python.encode, OBJECTS[:n]))) for n in range(len(OBJECTS) + 1)]
-    for size in (*range(0, 12), ends[1], ends[1] + 1, len(data) - 1):
+    for size in (*range(12), ends[1], ends[1] + 1, len(data) - 1):
         reader = DataFileReader(io.BytesIO(data[:size]))
         error = EOFError if size in ends else InsufficientData
         with pytest.raises((EOFError, InsufficientData)) as caught:

@@ -1,7 +1,6 @@
-"""Fuzz target for everything of coro.asn1 that reads bytes: `python packages/coro-ldap/tests/fuzz/fuzz_ber.py [options]`.
+"""Fuzz target for what reads bytes in coro.asn1: `python packages/coro-ldap/tests/fuzz/fuzz_ber.py [options]`.
 
-Needs atheris (PyPI).  Whatever the bytes are, each reader gives a value or DecodeError; a value of strict DER that has
-neither SET, ENUMERATED nor text of other types is written again as the same bytes.
+Needs atheris (PyPI).  Whatever the bytes are, each reader gives a value or DecodeError, and a node keeps its bytes.
 """
 
 from __future__ import annotations

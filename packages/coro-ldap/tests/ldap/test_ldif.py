@@ -87,8 +87,23 @@ changetype: add
 cn: g
 """
     assert records(text) == [
-        Delete("cn=a", (Control("1.2.840.113556.1.4.805", True), Control("1.2.3", False, b"value"), Control("1.2.4", False, b"\0\xff"))),
-        Modify("cn=b", [("add", "mail", [b"x@y", b"z"]), ("delete", "fax", []), ("replace", "sn", []), ("increment", "uidNumber", [b"1"])]),
+        Delete(
+            "cn=a",
+            (
+                Control("1.2.840.113556.1.4.805", True),
+                Control("1.2.3", False, b"value"),
+                Control("1.2.4", False, b"\0\xff"),
+            ),
+        ),
+        Modify(
+            "cn=b",
+            [
+                ("add", "mail", [b"x@y", b"z"]),
+                ("delete", "fax", []),
+                ("replace", "sn", []),
+                ("increment", "uidNumber", [b"1"]),
+            ],
+        ),
         ModifyDN("cn=c", "cn=d", False, "dc=x"),
         ModifyDN("cn=e", "cn=f", True, None),
         Add("cn=g", {"cn": [b"g"]}),
@@ -149,9 +164,12 @@ def test_lines_are_folded_and_safe() -> None:
 names = st.sampled_from(["cn", "objectClass", "sn;binary", "1.2.3"])
 attributes = st.dictionaries(names, st.lists(st.binary(max_size=100), min_size=1, max_size=3), min_size=1)
 dns = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
-controls = st.lists(st.builds(Control, st.just("1.2.3"), st.booleans(), st.none() | st.binary(max_size=9)), max_size=2).map(tuple)
+controls = st.lists(
+    st.builds(Control, st.just("1.2.3"), st.booleans(), st.none() | st.binary(max_size=9)), max_size=2
+).map(tuple)
 changes = st.lists(
-    st.tuples(st.sampled_from(["add", "delete", "replace"]), names, st.lists(st.binary(max_size=9), max_size=3)), min_size=1
+    st.tuples(st.sampled_from(["add", "delete", "replace"]), names, st.lists(st.binary(max_size=9), max_size=3)),
+    min_size=1,
 )
 some_records = st.one_of(
     st.builds(Entry, dns, attributes),
@@ -162,6 +180,7 @@ some_records = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(some_records, max_size=4))
 def test_round_trip(given_records: list[Record]) -> None:
     out = io.StringIO()

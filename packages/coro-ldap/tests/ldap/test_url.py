@@ -14,11 +14,23 @@ from coro.ldap.url import LDAPUrlExtension, isLDAPUrl, ldapUrlEscape
     ("text", "parts"),
     [
         ("ldap:///o=University%20of%20Michigan,c=US", ("", 389, "o=University of Michigan,c=US", None, None, None)),
-        ("ldap://ldap1.example.net/o=UoM,c=US?postalAddress", ("ldap1.example.net", 389, "o=UoM,c=US", ["postalAddress"], None, None)),
-        ("ldap://ldap1.example.net:6666/o=UoM??sub?(cn=Babs%20Jensen)", ("ldap1.example.net", 6666, "o=UoM", None, 2, "(cn=Babs Jensen)")),
+        (
+            "ldap://ldap1.example.net/o=UoM,c=US?postalAddress",
+            ("ldap1.example.net", 389, "o=UoM,c=US", ["postalAddress"], None, None),
+        ),
+        (
+            "ldap://ldap1.example.net:6666/o=UoM??sub?(cn=Babs%20Jensen)",
+            ("ldap1.example.net", 6666, "o=UoM", None, 2, "(cn=Babs Jensen)"),
+        ),
         ("LDAP://ldap1.example.com/c=GB?objectClass?ONE", ("ldap1.example.com", 389, "c=GB", ["objectClass"], 1, None)),
-        ("ldap://ldap2.example.com/o=Question%3f,c=US?mail", ("ldap2.example.com", 389, "o=Question?,c=US", ["mail"], None, None)),
-        ("ldap://ldap3.example.com/o=Babsco,c=US???(four-octet=%5c00%5c00%5c00%5c04)", ("ldap3.example.com", 389, "o=Babsco,c=US", None, None, "(four-octet=\\00\\00\\00\\04)")),
+        (
+            "ldap://ldap2.example.com/o=Question%3f,c=US?mail",
+            ("ldap2.example.com", 389, "o=Question?,c=US", ["mail"], None, None),
+        ),
+        (
+            "ldap://ldap3.example.com/o=Babsco,c=US???(four-octet=%5c00%5c00%5c00%5c04)",
+            ("ldap3.example.com", 389, "o=Babsco,c=US", None, None, "(four-octet=\\00\\00\\00\\04)"),
+        ),
         ("ldaps://[::1]:636/", ("::1", 636, "", None, None, None)),
         ("ldap://[fe80::1%25eth0]", ("fe80::1%eth0", 389, "", None, None, None)),
         ("ldapi://%2frun%2fldapi/dc=x", ("/run/ldapi", 0, "dc=x", None, None, None)),
@@ -33,9 +45,24 @@ def test_parse(text: str, parts: tuple[object, ...]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["http://x/", "ldap:/x", "ldap://host?cn", "ldap://host/a?b?c?d?e?f", "ldap://host/??tree", "ldap://host:0/",
-     "ldap://host:70000/", "ldap://host:1:2/", "ldap://u@host/", "ldap://[::1/", "ldap:///%zz", "ldap:///%ff", "ldap:///a#b",
-     "ldap:///????!", "ldap:///????e=1,e=2", "ldap:///????a b=c"],
+    [
+        "http://x/",
+        "ldap:/x",
+        "ldap://host?cn",
+        "ldap://host/a?b?c?d?e?f",
+        "ldap://host/??tree",
+        "ldap://host:0/",
+        "ldap://host:70000/",
+        "ldap://host:1:2/",
+        "ldap://u@host/",
+        "ldap://[::1/",
+        "ldap:///%zz",
+        "ldap:///%ff",
+        "ldap:///a#b",
+        "ldap:///????!",
+        "ldap:///????e=1,e=2",
+        "ldap:///????a b=c",
+    ],
 )
 def test_wrong(text: str) -> None:
     with pytest.raises(URLError, match="expected"):
@@ -62,7 +89,7 @@ def test_who_and_cred() -> None:
 
 def test_defaults_and_links() -> None:
     url = LDAPUrl("ldap://h/dc=x?cn")
-    url.applyDefaults({"scope": 2, "filterstr": "(a<=\"b\")", "attrs": ["sn"]})
+    url.applyDefaults({"scope": 2, "filterstr": '(a<="b")', "attrs": ["sn"]})
     assert (url.scope, url.attrs) == (2, ["cn"])
     assert url.initializeUrl() == "ldap://h"
     assert url.htmlHREF(hrefText="<x>", hrefTarget='"') == (
@@ -76,7 +103,10 @@ def test_defaults_and_links() -> None:
     assert ldapUrlEscape("a?b,c d/é") == "a%3Fb%2Cc%20d/%C3%A9"
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=20), st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20))
+@given(
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
+    st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20),
+)
 def test_round_trip(dn: str, text: str) -> None:
     url = LDAPUrl(hostport="h:1", dn=dn, filterstr=text, scope=0, who=text)
     again = LDAPUrl(url.unparse())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tracemalloc
 
@@ -10,7 +11,8 @@ from asn1_values import damaged
 
 from coro.asn1 import DecodeError, IncrementalDecoder, Node, ber, dump, python
 
-VALUE = [1, -(1 << 70), b"octets", "text", 1.5, None, True, ("oid", [1, 2, 840, 1 << 70]), ("context", 3, [("bitstring", (3, b"\xf8"))])]
+OID = ("oid", [1, 2, 840, 1 << 70])
+VALUE = [1, -(1 << 70), b"octets", "text", 1.5, None, True, OID, ("context", 3, [("bitstring", (3, b"\xf8"))])]
 
 
 def everything(data: bytes) -> None:
@@ -42,7 +44,7 @@ def test_damaged_values() -> None:
     choice = random.Random(7)
     plain = python.encode([1, "two", b"three", 4.0, (5, {6: 7}), {8}, frozenset([9]), None, True])
     for data in (ber.encode(VALUE), plain):
-        for copy in damaged(data, choice, 20_000):
+        for copy in damaged(data, choice, int(os.environ.get("CORO_LDAP_DAMAGED", "1500"))):
             everything(copy)
 
 
@@ -73,7 +75,8 @@ def test_nesting_without_end() -> None:
 
 def test_exponent_of_gigabytes() -> None:
     """pyasn1, CVE-2026-59886: a REAL with a huge exponent made it compute a number of gigabytes."""
-    for content in (b"\x83\x04\x7f\xff\xff\xff\x01", b"\x83\xff" + b"\x7f" + b"\xff" * 254 + b"\x01", b"\x031E999999999"):
+    long = b"\x83\xff\x7f" + b"\xff" * 254 + b"\x01"
+    for content in (b"\x83\x04\x7f\xff\xff\xff\x01", long, b"\x031E999999999"):
         with pytest.raises(DecodeError):
             ber.decode(ber.TLV(9, 0, content))
     assert ber.decode(ber.TLV(9, 0, b"\x83\x04\x80\x00\x00\x00\x01"))[0] == 0.0

@@ -22,7 +22,7 @@ _GENERALIZED = re.compile(
 def _zone(groups: tuple[bytes | None, ...]) -> datetime.tzinfo | None:
     z, sign, hours, minutes = groups
     if z:
-        return datetime.timezone.utc
+        return datetime.UTC
     if sign is None or hours is None:
         return None
     if int(hours) > 23 or int(minutes or 0) > 59:

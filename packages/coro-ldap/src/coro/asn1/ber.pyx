@@ -310,7 +310,7 @@ cdef bytes integer(uint32_t tag, object number):
     return PyBytes_FromStringAndSize(<char *>room + out.at, 24 - <Py_ssize_t>out.at)
 
 
-def TLV(tag, flags, *data):
+def TLV(tag, flags, /, *data):
     """TLV(tag, flags, /, *data)
 
     An element: tag, length and the concatenated data.
@@ -324,7 +324,7 @@ def TLV(tag, flags, *data):
     return joined(_tag(tag), _flags(flags), data)
 
 
-def INTEGER(n):
+def INTEGER(n, /):
     """INTEGER(n, /)
 
     An INTEGER (X.690, 8.3) of any size.  Raises TypeError if n is no int.
@@ -332,7 +332,7 @@ def INTEGER(n):
     return integer(INTEGER_, n)
 
 
-def ENUMERATED(n):
+def ENUMERATED(n, /):
     """ENUMERATED(n, /)
 
     An ENUMERATED value (X.690, 8.4).  Raises TypeError if n is no int.
@@ -340,7 +340,7 @@ def ENUMERATED(n):
     return integer(ENUM, n)
 
 
-def BOOLEAN(x):
+def BOOLEAN(x, /):
     """BOOLEAN(x, /)
 
     A BOOLEAN, true or false as x is; true is ff, as DER wants it (X.690, 11.1).
@@ -356,7 +356,7 @@ def NULL():
     return b"\x05\x00"
 
 
-def OCTET_STRING(b):
+def OCTET_STRING(b, /):
     """OCTET_STRING(b, /)
 
     An OCTET STRING of these bytes.  Raises TypeError if b is no bytes.
@@ -364,7 +364,7 @@ def OCTET_STRING(b):
     return joined(OCTETS, 0, (b,))
 
 
-def UTF8_STRING(s):
+def UTF8_STRING(s, /):
     """UTF8_STRING(s, /)
 
     A UTF8String of a str; bytes are taken as they are.  Raises EncodeError for lone surrogates, which UTF-8 has not.
@@ -381,7 +381,7 @@ cdef bytes _utf8(str text):
         raise EncodeError(f"expected text that UTF-8 can express: {exc}") from None
 
 
-def BITSTRING(unused_bits, b):
+def BITSTRING(unused_bits, b, /):
     """BITSTRING(unused_bits, b, /)
 
     A BIT STRING of the bits in b without the last unused_bits (0 to 7) ones.
@@ -428,7 +428,7 @@ def SET(*elems):
     return joined(SET_, BER_STRUCTURED, elems)
 
 
-def OBJID(arcs):
+def OBJID(arcs, /):
     """OBJID(arcs, /)
 
     An OBJECT IDENTIFIER (X.690, 8.19) of a list of ints.
@@ -518,7 +518,7 @@ cdef int _put_oid(ber_out *out, object arcs) except -1:
     return 0
 
 
-def APPLICATION(n, structured, data):
+def APPLICATION(n, structured, data, /):
     """APPLICATION(n, structured, data, /)
 
     An element with the tag number n of the application class.
@@ -528,7 +528,7 @@ def APPLICATION(n, structured, data):
     return joined(_tag(n), 0x40 | (BER_STRUCTURED if structured else 0), (data,))
 
 
-def CONTEXT(n, structured, data):
+def CONTEXT(n, structured, data, /):
     """CONTEXT(n, structured, data, /)
 
     An element with the tag number n of the context class.
@@ -538,7 +538,7 @@ def CONTEXT(n, structured, data):
     return joined(_tag(n), 0x80 | (BER_STRUCTURED if structured else 0), (data,))
 
 
-def CHOICE(n, structured):
+def CHOICE(n, structured, /):
     """CHOICE(n, structured, /)
 
     The number n with the bit FLAGS_STRUCTURED, if asked for, and FLAGS_CONTEXT: the first byte of such an element.
@@ -546,7 +546,7 @@ def CHOICE(n, structured):
     return n | (BER_STRUCTURED if structured else 0) | 0x80
 
 
-def encode_double(f):
+def encode_double(f, /):
     """encode_double(f, /)
 
     A REAL (X.690, 8.5) of a float, in base 2 as DER has it (11.3.1); infinities, minus zero and NaN as 8.5.9 has them.
@@ -562,7 +562,7 @@ def encode_double(f):
     return b"\x09\x01\x40" if value > 0 else b"\x09\x01\x41"
 
 
-def encode_long_integer(n):
+def encode_long_integer(n, /):
     """encode_long_integer(n, /)
 
     The content of an INTEGER without tag and length: the shortest two's complement, most significant byte first.
@@ -573,7 +573,7 @@ def encode_long_integer(n):
     return int(n).to_bytes(bits // 8 + 1, "big", signed=True)
 
 
-def encode(value):
+def encode(value, /):
     """encode(value, /)
 
     The DER of a value of the kind that `decode` gives, written in one go.
@@ -734,7 +734,8 @@ cdef inline int header(
     if code == BER_OK:
         if <Py_ssize_t>tlv.length > end - at - tlv.header:
             raise InsufficientData(
-                f"the element at byte {at} should have {tlv.length} bytes of content, but {end - at - tlv.header} are there"
+                f"the element at byte {at} should have {tlv.length} bytes of content, "
+                f"but {end - at - tlv.header} are there"
             )
         return 0
     if code == BER_INDEFINITE and o.indefinite and not o.strict and tlv.flags & BER_STRUCTURED:

@@ -1,4 +1,5 @@
-"""The errors of `coro.asn1`: two families, what came in is wrong (`DecodeError`), or what should go out (`EncodeError`).
+"""The errors of `coro.asn1`, in two families: what came in is wrong (`DecodeError`), or what should go out
+(`EncodeError`).
 
 All are ValueErrors, so a program that only wants to know "bad data" need not import this module.
 """

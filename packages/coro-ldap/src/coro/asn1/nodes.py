@@ -1,8 +1,8 @@
 """Elements that stay as they came: a tree of nodes that is written again byte for byte.
 
-`ber.decode` gives values and forgets how they were written.  Signed data must not be written anew: a length in two bytes
-where one would do, or a SET in another order, are other bytes.  A node keeps its bytes, and only what is replaced is
-encoded again.
+`ber.decode` gives values and forgets how they were written.  Signed data must not be written anew: a length in two
+bytes where one would do, or a SET in another order, are other bytes.  A node keeps its bytes, and only what is replaced
+is encoded again.
 
     certificate = Node.parse(der)
     serial = certificate.children[0].children[1].value

@@ -21,5 +21,10 @@ class Registry:
 
 def encode(ob: object, *, registry: Registry | None = None, canonical: bool = False) -> bytes: ...
 def decode(
-    data: ReadableBuffer, start: int = 0, *, registry: Registry | None = None, exact: bool = False, max_size: int | None = None
+    data: ReadableBuffer,
+    start: int = 0,
+    *,
+    registry: Registry | None = None,
+    exact: bool = False,
+    max_size: int | None = None,
 ) -> tuple[Any, int]: ...

@@ -133,7 +133,9 @@ cdef inline int put_bytes(ber_out *out, uint32_t tag, uint8_t flags, bytes data)
     return 0
 
 
-cdef int put_items(ber_out *out, uint32_t tag, uint8_t flags, object items, dict classes, int canonical, int depth) except -1:
+cdef int put_items(
+    ber_out *out, uint32_t tag, uint8_t flags, object items, dict classes, int canonical, int depth
+) except -1:
     """A list or tuple; written backwards, like everything."""
     cdef size_t before = ber_used(out)
     cdef Py_ssize_t i = len(items)
@@ -269,7 +271,9 @@ cdef object hashed(object make, list found, Py_ssize_t at):
     try:
         result = make(found)
     except TypeError:
-        raise DecodingError(f"expected members that can be in a set before byte {at}, got a list, dict or set") from None
+        raise DecodingError(
+            f"expected members that can be in a set before byte {at}, got a list, dict or set"
+        ) from None
     if len(result) != len(found):
         raise DecodingError(f"expected different members in the set that ends at byte {at}, got equal ones")
     return result
@@ -427,7 +431,9 @@ def decode(data, Py_ssize_t start=0, *, registry=None, exact=False, max_size=Non
             value = get(&place, start, end, names, 0, &after)
         except InsufficientData:
             if end < view.len:
-                raise DecodingError(f"expected a value of at most {limit} bytes at byte {start}; max_size sets it") from None
+                raise DecodingError(
+                    f"expected a value of at most {limit} bytes at byte {start}; max_size sets it"
+                ) from None
             raise
         if exact and after != view.len:
             raise DecodingError(f"expected one value, but {view.len - after} bytes follow it at byte {after}")

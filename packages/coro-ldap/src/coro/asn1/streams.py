@@ -94,7 +94,7 @@ class IncrementalDecoder:
         return data
 
     def next_value(self) -> Any:
-        """The value of the next element, as `ber.decode` gives it; NEED_DATA if it is not whole.  Raises DecodeError."""
+        """The value of the next element as `ber.decode` gives it; NEED_DATA if it is not whole.  Raises DecodeError."""
         data = self.next_element()
         if isinstance(data, _NeedData):
             return data

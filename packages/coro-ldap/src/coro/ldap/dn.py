@@ -9,8 +9,8 @@ A name is a tuple of relative names, the lowest first; each of those is a tuple 
 str, or bytes where the text had the form `#` and hexadecimal BER.
 
 Equality folds case and runs of blanks, as the matching rules of nearly all naming attributes do (RFC 4517, 4.2.11); the
-order of the pairs of one relative name has no meaning.  A server may know better: exactly equal texts aside, equality is
-an assumption about the schema, and `str()` always gives what was there.
+order of the pairs of one relative name has no meaning.  A server may know better: exactly equal texts aside, equality
+is an assumption about the schema, and `str()` always gives what was there.
 
 Cost: one pass over the text with a compiled pattern for each pair, about two microseconds for each.
 """
@@ -51,9 +51,18 @@ _NUMBERS = {
     "2.5.4.4": "sn",
     "2.5.4.5": "serialnumber",
 }
-_LONG = {"commonname": "cn", "localityname": "l", "stateorprovincename": "st", "organizationname": "o",
-         "organizationalunitname": "ou", "countryname": "c", "streetaddress": "street", "domaincomponent": "dc",
-         "userid": "uid", "surname": "sn"}
+_LONG = {
+    "commonname": "cn",
+    "localityname": "l",
+    "stateorprovincename": "st",
+    "organizationname": "o",
+    "organizationalunitname": "ou",
+    "countryname": "c",
+    "streetaddress": "street",
+    "domaincomponent": "dc",
+    "userid": "uid",
+    "surname": "sn",
+}
 
 Pair = tuple[str, str | bytes]
 
@@ -92,7 +101,9 @@ def _value(raw: str, text: str, at: int) -> str:
     try:
         return out.decode("utf-8")
     except UnicodeDecodeError:
-        raise DNError(f"expected UTF-8 in the value at position {at} of {text!r:.200}; write other bytes as #hex") from None
+        raise DNError(
+            f"expected UTF-8 in the value at position {at} of {text!r:.200}; write other bytes as #hex"
+        ) from None
 
 
 def _folded(attribute: str, value: str | bytes) -> tuple[str, str | bytes]:
@@ -119,7 +130,7 @@ class DN:
         """
         checked = []
         for rdn in rdns:
-            pairs: tuple[Pair, ...] = (rdn,) if rdn and isinstance(rdn[0], str) else rdn  # type: ignore[assignment]
+            pairs: tuple[Pair, ...] = (rdn,) if rdn and isinstance(rdn[0], str) else rdn
             if not pairs:
                 raise DNError("expected one pair of attribute and value at least in a relative name, got none")
             for attribute, value in pairs:
@@ -170,8 +181,10 @@ class DN:
                 value = _value(string[1], text, at)
             pairs.append((attribute, value))
             if end < len(text) and text[end] not in "+,;":
-                raise DNError(f"expected ',', '+' or the end, or a backslash before this character, at position {end} "
-                              f"of {text!r:.200}")
+                raise DNError(
+                    f"expected ',', '+' or the end, or a backslash before this character, at position {end} "
+                    f"of {text!r:.200}"
+                )
             if end == len(text) or text[end] in ",;":
                 rdns.append(tuple(pairs))
                 pairs = []

@@ -49,7 +49,7 @@ _OID = re.compile(_NAME, re.ASCII)
 # RFC 4515, 3: these five cannot stand for themselves.
 _MUST_ESCAPE = re.compile(rb"[\0()*\\]")
 
-Value = str | bytes | int
+Value = str | bytes | bytearray | memoryview | int
 
 
 def _octets(value: Value) -> bytes:
@@ -80,7 +80,8 @@ def _attribute(name: str | bytes) -> bytes:
 
 
 def escape_filter_value(value: Value) -> str:
-    """The text of a value for a filter: NUL, `(`, `)`, `*` and `\\` become a backslash and two digits (RFC 4515, 3).
+    """The text of a value for a filter: NUL, parentheses, stars and backslashes become a backslash and two
+    digits (RFC 4515, 3).
 
     Bytes that are no UTF-8 are escaped, too, so every value has a text.  Raises TypeError for other types than str,
     bytes, int and bool.

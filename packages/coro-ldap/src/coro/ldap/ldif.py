@@ -29,11 +29,9 @@ MAX_RECORD = 64 * 1024 * 1024
 #: Columns of a line that is written; longer ones are folded (RFC 2849, note 2).
 _COLUMNS = 76
 
-# RFC 2849: SAFE-STRING, of which the first character is none of NUL LF CR blank : <; a blank at the end needs base64, too.
+# RFC 2849: SAFE-STRING, whose first character is none of NUL LF CR blank : <; a blank at the end needs base64, too.
 _SAFE = re.compile(rb"(?:[^\0\n\r :<\x80-\xff](?:[^\0\n\r\x80-\xff]*[^\0\n\r \x80-\xff])?)?")
-_DESCRIPTION = re.compile(
-    rb"(?:[A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)*)(?:;[A-Za-z0-9-]+)*"
-)
+_DESCRIPTION = re.compile(rb"(?:[A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)*)(?:;[A-Za-z0-9-]+)*")
 _CONTROL = re.compile(rb" *([0-9]+(?:\.[0-9]+)*)(?: +(true|false))?(?=:|$|\n)")
 
 
@@ -97,10 +95,9 @@ Record = Entry | Add | Delete | Modify | ModifyDN
 class _Lines:
     """Logical lines of one record: unfolded, without comments, each with its number."""
 
-    def __init__(self, source: Iterable[bytes], max_record: int) -> None:
+    def __init__(self, source: Iterable[bytes | str], max_record: int) -> None:
         self.lines = enumerate(source, 1)
         self.max_record = max_record
-        self.waiting: tuple[int, bytes] | None = None
 
     def record(self) -> list[tuple[int, bytes]]:
         """The lines up to the next empty one; none at the end."""
@@ -133,7 +130,7 @@ class _Lines:
 
 
 def read(
-    source: IO[bytes] | Iterable[bytes],
+    source: IO[bytes] | Iterable[bytes | str],
     *,
     open_url: Callable[[str], bytes] | None = None,
     max_record: int = MAX_RECORD,

@@ -85,7 +85,7 @@ def parse(text: str | bytes, pos: int = 0) -> Filter:
 
 
 def format_filter(template: str, /, **values: Value) -> Filter:
-    """The filter of a template whose `{name}`s stand for values.
+    """The filter of a template in which names in braces stand for values.
 
     Values are escaped and cannot change the filter.  A field has a plain name, without attributes, indexes, conversions
     and formats, and stands where a value may stand.
@@ -98,12 +98,16 @@ def format_filter(template: str, /, **values: Value) -> Filter:
         if name is None:
             continue
         if not name.isidentifier() or spec or conversion:
-            raise LocalError(f"expected fields such as {{name}} in a filter, got {{{name}}} with a format or conversion")
+            raise LocalError(
+                f"expected fields such as {{name}} in a filter, got {{{name}}} with a format or conversion"
+            )
         # Outside a value, before its "=", an escaped value could still be the name of an attribute.
         behind = "".join(parts).rpartition("(")[2]
         if "=" not in behind:
-            raise LocalError(f"expected {{{name}}} behind an operator, where a value may stand; build other filters with "
-                             "coro.ldap.filters")
+            raise LocalError(
+                f"expected {{{name}}} behind an operator, where a value may stand; build other filters with "
+                "coro.ldap.filters"
+            )
         parts.append(escape_filter_value(values[name]))
     return parse("".join(parts))
 

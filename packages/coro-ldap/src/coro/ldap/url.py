@@ -1,9 +1,9 @@
 """LDAP URLs (RFC 4516): ldap, ldaps and ldapi, both ways.
 
-    url = LDAPUrl("ldap://ldap.example.org/dc=example,dc=org?cn,mail?sub?(sn=Smith)?!bindname=cn=Reader")
-    url.dn, url.attrs, url.scope, url.filterstr, url.who
+url = LDAPUrl("ldap://ldap.example.org/dc=example,dc=org?cn,mail?sub?(sn=Smith)?!bindname=cn=Reader")
+url.dn, url.attrs, url.scope, url.filterstr, url.who
 
-    scheme://host:port/dn?attributes?scope?filter?extensions
+scheme://host:port/dn?attributes?scope?filter?extensions
 """
 
 from __future__ import annotations
