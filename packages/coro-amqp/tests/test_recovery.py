@@ -1,0 +1,227 @@
+"""A lost connection comes back with all it had."""
+
+from __future__ import annotations
+
+import pytest
+from client_support import HANG, in_loop
+
+import coro
+from coro import amqp
+from coro.amqp import testing
+
+QUICK = amqp.Recovery(first=0.005, most=0.02)
+
+
+class Events:
+    """What a client tells, to wait for."""
+
+    def __init__(self, client: amqp.client) -> None:
+        self.seen: list[tuple[str, dict]] = []
+        self._more = coro.condition_variable()
+        client.add_listener(self._note)
+
+    def _note(self, event: str, **facts) -> None:
+        self.seen.append((event, facts))
+        self._more.wake_all()
+
+    def wait(self, event: str, times: int = 1) -> dict:
+        with coro.timeout(HANG):
+            while sum(name == event for name, _ in self.seen) < times:
+                self._more.wait()
+        return [facts for name, facts in self.seen if name == event][times - 1]
+
+
+def recovering(broker, **parameters):
+    return amqp.connect(broker.url, **{"timeout": HANG, "recovery": QUICK, **parameters})
+
+
+@in_loop
+def test_channels_topology_and_consumers_come_back() -> None:
+    with testing.Broker() as broker, recovering(broker) as client:
+        events = Events(client)
+        channel, other = client.channel(), client.channel()
+        channel.exchange_declare("e", "topic")
+        channel.exchange_declare("f", "fanout")
+        channel.exchange_bind("f", "e", "a.#")
+        channel.queue_declare("q", exclusive=True)
+        named = channel.queue_declare(exclusive=True).queue
+        channel.queue_bind("q", "f")
+        channel.queue_bind(named, "e", "b")
+        channel.exchange_declare("gone", "direct")
+        channel.exchange_delete("gone")
+        other.confirm_select()
+        first, second = channel.consume("q", prefetch=7), channel.consume(named)
+        broker.cut_connections()
+        events.wait("recovered")
+        renamed = [facts for name, facts in events.seen if name == "queue-renamed"]
+        assert not renamed or renamed == [{"old": named, "new": second.queue}]
+        other.basic_publish(b"1", "e", "a.x", mandatory=True)
+        other.basic_publish(b"2", "e", "b", mandatory=True)
+        assert first.get(HANG).body == b"1" and second.get(HANG).body == b"2"
+        with pytest.raises(amqp.ChannelClosed, match="404"):
+            client.channel().exchange_declare("gone", passive=True)
+        assert client.statistics().connections == 2 and client.connected
+
+
+@in_loop
+def test_old_messages_are_never_acknowledged_on_a_new_connection() -> None:
+    """https://github.com/mosquito/aio-pika/issues/312: their numbers mean other messages there."""
+    with testing.Broker() as broker, recovering(broker) as client:
+        events = Events(client)
+        channel = client.channel()
+        channel.queue_declare("q", durable=True)
+        for i in range(3):
+            channel.basic_publish(str(i), routing_key="q", properties={"delivery-mode": 2})
+        consumer = channel.consume("q")
+        old = [consumer.get(HANG) for _ in range(2)]
+        broker.cut_connections()
+        for call in (old[0].ack, lambda: channel.basic_ack(old[1].delivery_tag), old[1].reject):
+            with coro.timeout(HANG):
+                while not any(name == "lost" for name, _ in events.seen):
+                    coro.sleep(0.001)
+            with pytest.raises(amqp.StaleDelivery):
+                call()
+        events.wait("recovered")
+        for call in (old[0].ack, lambda: channel.basic_nack(old[1].delivery_tag), lambda: old[1].ack(multiple=True)):
+            with pytest.raises(amqp.StaleDelivery):
+                call()
+        again = [consumer.get(HANG) for _ in range(3)]
+        assert [message.body for message in again] == [b"0", b"1", b"2"]
+        assert min(message.delivery_tag for message in again) > max(message.delivery_tag for message in old)
+        assert again[0].redelivered
+        for message in again:
+            message.ack()
+        assert channel.queue_declare("q", passive=True).message_count == 0
+        assert broker.statistics().acknowledged == 3
+
+
+@in_loop
+def test_publishes_without_an_answer_fail_or_go_again() -> None:
+    with testing.Broker() as broker, recovering(broker) as client:
+        events = Events(client)
+        plain, again = client.channel(), client.channel()
+        plain.queue_declare("q", durable=True)
+        plain.confirm_select()
+        again.confirm_select(republish=True)
+        with broker.hold_confirms():
+            lost = plain.publish(b"lost", routing_key="q", properties={"delivery-mode": 2})
+            kept = [again.publish(str(i), routing_key="q", properties={"delivery-mode": 2}) for i in range(3)]
+            client._link.flush()
+            coro.yield_slice()
+            broker.cut_connections()
+            events.wait("lost")
+            with pytest.raises(amqp.ConnectionLost):
+                lost.wait()
+        again.wait_for_confirms()
+        assert all(each.delivered for each in kept)
+        bodies = []
+        while (message := again.basic_get("q", no_ack=True)) is not None:
+            bodies.append(message.body)
+        assert {b"0", b"1", b"2"} <= set(bodies)
+
+
+@in_loop
+def test_calls_meanwhile_wait_or_fail() -> None:
+    with testing.Broker() as broker:
+        waits = recovering(broker)
+        fails = recovering(broker, recovery=amqp.Recovery(first=0.005, most=0.02, calls="fail"))
+        impatient = recovering(broker, timeout=0.02)
+        for client in (waits, fails, impatient):
+            client.events = Events(client)
+            client.held = client.channel()
+        broker.stop(crash=True)
+        for client in (waits, fails, impatient):
+            client.events.wait("recovery-failed")
+        with pytest.raises(amqp.ConnectionLost, match="being recovered"):
+            fails.held.queue_declare("q")
+        with pytest.raises(amqp.AMQPTimeout, match="recovered within"):
+            impatient.held.basic_publish(b"x")
+        thread = coro.spawn(waits.held.queue_declare, "q")
+        coro.yield_slice()
+        broker.start()
+        assert thread.get(HANG).queue == "q"
+        for client in (waits, fails, impatient):
+            client.close()
+
+
+@in_loop
+def test_recovery_gives_up_after_its_attempts() -> None:
+    with testing.Broker() as broker:
+        client = recovering(broker, recovery=amqp.Recovery(attempts=2, first=0.001, most=0.001))
+        events = Events(client)
+        channel = client.channel()
+        channel.queue_declare("q")
+        consumer = channel.consume("q")
+        broker.stop(crash=True)
+        error = events.wait("closed")["error"]
+        assert isinstance(error, amqp.ConnectionLost) and "2 attempts" in str(error)
+        assert isinstance(error.__cause__, OSError)
+        with pytest.raises(amqp.AMQP_Consumer_Closed, match="2 attempts"):
+            consumer.get(HANG)
+        with pytest.raises(amqp.ConnectionLost):
+            channel.queue_declare("q")
+
+
+@in_loop
+def test_another_host_takes_over() -> None:
+    with testing.Broker() as first, testing.Broker() as second:
+        client = amqp.connect([first.url, second.url], timeout=HANG, recovery=QUICK)
+        events = Events(client)
+        channel = client.channel()
+        channel.queue_declare("q")
+        consumer = channel.consume("q")
+        first.stop(crash=True)
+        events.wait("recovered")
+        assert "q" in second.queues
+        channel.basic_publish(b"x", routing_key="q")
+        assert consumer.get(HANG).body == b"x"
+        client.close()
+
+
+@in_loop
+def test_a_transaction_that_was_cut_is_not_committed() -> None:
+    with testing.Broker() as broker, recovering(broker) as client:
+        events = Events(client)
+        channel = client.channel()
+        channel.queue_declare("q", durable=True)
+        channel.tx_select()
+        channel.basic_publish(b"half", routing_key="q")
+        broker.cut_connections()
+        events.wait("recovered")
+        with pytest.raises(amqp.ConnectionLost, match="within this transaction"):
+            channel.tx_commit()
+        channel.basic_publish(b"whole", routing_key="q")
+        channel.tx_commit()
+        assert channel.basic_get("q").body == b"whole"
+
+
+@in_loop
+def test_a_refused_login_ends_recovery_unless_credentials_are_asked_for() -> None:
+    with testing.Broker() as broker:
+        client = recovering(broker)
+        events = Events(client)
+        tokens = iter(["guest", "expired", "fresh", "fresh"])
+        renewing = recovering(broker, credentials=lambda: ("guest", next(tokens)))
+        renewed = Events(renewing)
+        broker.users["guest"] = "fresh"
+        broker.cut_connections()
+        assert isinstance(events.wait("closed")["error"], amqp.AuthenticationError)
+        renewed.wait("recovered")
+        renewing.close()
+
+
+@in_loop
+def test_what_cannot_be_declared_again_is_told() -> None:
+    with testing.Broker() as broker, recovering(broker) as client:
+        events = Events(client)
+        channel = client.channel()
+        channel.queue_declare("q", durable=True)
+        channel.queue_declare("r", durable=True)
+        with amqp.connect(broker.url, timeout=HANG) as another, another.channel() as its:
+            its.queue_delete("q")
+            its.queue_declare("q")
+        broker.cut_connections()
+        facts = events.wait("topology-failed")
+        assert facts["method"].queue == "q" and facts["error"].reply_code == 406
+        events.wait("recovered")
+        channel.queue_declare("r", passive=True)
