@@ -92,7 +92,7 @@ def soak(seconds, rng):
             )
             for _ in range(2)
         ]
-        # A classic queue: after a kill, RabbitMQ 3.10 with a single node has answered 541 for a quorum queue ever after.
+        # Classic: after a kill, a single node of RabbitMQ 3.10 has answered 541 for a quorum queue ever after.
         load = Load(*clients, "soak")
         ends = time.monotonic() + seconds
         stops, before = 0, None
