@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from client_support import HANG, Scripted, in_loop
+from client_support import HANG, Gate, Scripted, in_loop
 
 import coro
 from coro import amqp
@@ -516,6 +516,54 @@ def test_exchanges_bindings_and_deleting() -> None:
         channel.exchange_delete("target")
         topology = client._topology
         assert not topology.exchanges and not topology.queues and not topology.bindings
+
+
+@in_loop
+def test_a_channel_is_closed_while_others_wait_on_it() -> None:
+    """After channel.close the broker's other answers are void; whoever waits for one is told so."""
+    with testing.Broker() as broker, Gate(broker.port) as gate, amqp.client(port=gate.port, timeout=HANG) as client:
+        channel, other = client.channel(), client.channel()
+        other.queue_declare("q")
+        gate.shut()
+        errors = []
+
+        def ask() -> None:
+            try:
+                channel.queue_declare("q")
+            except amqp.StateError as exc:
+                errors.append(str(exc))
+
+        threads = [coro.spawn(ask) for _ in range(2)]
+        with pytest.raises(coro.TimeoutError):
+            coro.with_timeout(0.002, channel.basic_get, "q")
+        closer = coro.spawn(channel.close)
+        coro.yield_slice()
+        gate.open()
+        for thread in (*threads, closer):
+            thread.join(HANG)
+        assert len(errors) == 2 and "closed" in errors[0]
+        other.queue_declare("q", passive=True)
+        assert not client.closed and client.channel().num == 1
+
+
+@in_loop
+def test_callbacks_that_raise_do_not_end_the_connection() -> None:
+    def fail(*args, **facts):
+        raise RuntimeError("not now")
+
+    with testing.Broker() as broker, open_client(broker, on_blocked=fail) as client, client.channel() as channel:
+        client.add_listener(fail)
+        channel.on_return(fail)
+        channel.queue_declare("q")
+        channel.basic_consume("q", no_ack=True, callback=fail)
+        channel.confirm_select()
+        channel.basic_publish(b"x", routing_key="q")
+        with pytest.raises(amqp.PublishReturned):
+            channel.basic_publish(b"x", routing_key="absent", mandatory=True)
+        channel.queue_delete("q")
+        client.remove_listener(fail)
+        channel.remove_on_return(fail)
+        assert not client.closed
 
 
 @in_loop

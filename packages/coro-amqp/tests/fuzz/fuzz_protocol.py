@@ -1,4 +1,4 @@
-"""Fuzz target for the codec: `python packages/coro-amqp/tests/fuzz/fuzz_protocol.py packages/coro-amqp/tests/fuzz/corpus`.
+"""Fuzz target for the codec: `python fuzz_protocol.py corpus` in this folder.
 
 Needs atheris (PyPI); options of libFuzzer may follow. The first byte of an input chooses the role, the state, and where
 the rest is cut in two. Whatever the rest is: the result is events or a ProtocolError, the same events wherever it was

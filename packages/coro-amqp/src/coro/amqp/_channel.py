@@ -22,7 +22,7 @@ import coro
 from coro.amqp import spec
 from coro.amqp._confirms import Confirmation, Confirms
 from coro.amqp._consumer import consumer
-from coro.amqp._link import HIGH, Link, again
+from coro.amqp._link import HIGH, Link, again, call_back
 from coro.amqp._method import Method
 from coro.amqp._protocol import Message, Properties
 from coro.amqp.exceptions import (
@@ -132,7 +132,7 @@ class channel:
     def _take_return(self, message: Message) -> None:
         found = self._confirms.take_return(message) if self._confirms is not None else None
         for callback in self._on_return:
-            callback(message)
+            call_back(callback, message)
         if found is None and not self._on_return:
             LOG("returned", str(PublishReturned(message)))
 
@@ -151,7 +151,16 @@ class channel:
             self._link.protocol.send_method(self.num, spec.channel.flow_ok(method.active))
             self._link.flush()
         else:
+            if isinstance(method, spec.channel.close_ok):
+                self._overtake()
             self._answer(method)
+
+    def _overtake(self) -> None:
+        """The channel is closed: what was asked before and has no answer yet gets none (specification, 1.5.2.5)."""
+        while self._replies and spec.channel.close_ok not in self._replies[0].expected:
+            reply = self._replies.popleft()
+            reply.error = StateError(f"channel {self.num} was closed meanwhile")
+            reply.event.set()
 
     def _answer(self, what: Any) -> None:
         if not self._replies or not isinstance(what, self._replies[0].expected):
@@ -175,7 +184,7 @@ class channel:
             error = ChannelClosed(0, "the broker cancelled the consumer; was its queue deleted?", 60, 30)
             self._end_consumer(found, error)
             for callback in self._on_cancel:
-                callback(found)
+                call_back(callback, found)
 
     def _end_consumer(self, which: consumer, error: AMQPError | None) -> None:
         self.consumers.pop(which.tag, None)

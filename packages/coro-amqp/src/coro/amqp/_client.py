@@ -23,7 +23,7 @@ from typing import Any, Self
 import coro
 from coro.amqp import _urls, spec
 from coro.amqp._channel import channel as Channel
-from coro.amqp._link import Link, again
+from coro.amqp._link import Link, again, call_back
 from coro.amqp._protocol import CHANNEL_MAX, FRAME_MAX, MAX_BODY, Protocol
 from coro.amqp._sasl import KNOWN
 from coro.amqp._topology import Topology
@@ -314,12 +314,12 @@ class client:
             link.set_blocked(method.reason or "it gives no reason")
             self._tell("blocked", reason=link.blocked)
             if self._on_blocked is not None:
-                self._on_blocked(link.blocked or "")
+                call_back(self._on_blocked, link.blocked)
         elif isinstance(method, spec.connection.unblocked):
             link.set_blocked(None)
             self._tell("unblocked")
             if self._on_unblocked is not None:
-                self._on_unblocked()
+                call_back(self._on_unblocked)
         elif isinstance(method, spec.connection.update_secret_ok) and self._secret_replies:
             event, answer = self._secret_replies.popleft()
             answer.append(method)
@@ -375,10 +375,7 @@ class client:
 
     def _tell(self, event: str, **facts: Any) -> None:
         for listener in list(self._listeners):
-            try:
-                listener(event, **facts)
-            except Exception:
-                LOG.exc()
+            call_back(listener, event, **facts)
 
     # ---- recovery
 

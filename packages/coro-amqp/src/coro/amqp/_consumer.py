@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import coro
 from coro.amqp import spec
+from coro.amqp._link import call_back
 from coro.amqp._protocol import Message
 from coro.amqp.exceptions import AMQP_Consumer_Closed, AMQPError, AMQPTimeout, StateError
 from coro.log import Facility
@@ -69,7 +70,7 @@ class consumer:
         if self.no_ack:
             message._settled = True
         if self._callback is not None:
-            self._callback(message)
+            call_back(self._callback, message)
             return
         inbox = self._inbox
         inbox.push(message)
@@ -129,7 +130,7 @@ class consumer:
         self.closed = True
         self.error = error
         if self._callback is not None:
-            self._callback(None)
+            call_back(self._callback, None)
         else:
             self._inbox.push(_END)
 

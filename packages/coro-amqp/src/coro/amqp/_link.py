@@ -376,6 +376,14 @@ class Link:
             pass
 
 
+def call_back(function: Callable[..., object], *arguments: object, **facts: object) -> None:
+    """Call a function of the user in the reader. What it raises is logged: it must not end the connection of others."""
+    try:
+        function(*arguments, **facts)
+    except Exception:
+        LOG.exc()
+
+
 def again(error: AMQPError) -> AMQPError:
     """A copy of an error to raise, with the same cause."""
     copy: AMQPError
