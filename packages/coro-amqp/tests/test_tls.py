@@ -6,12 +6,13 @@ import ssl
 import subprocess
 from pathlib import Path
 
-import coro
 import pytest
 from client_support import HANG, in_loop
+from real_programs import HOST, find_program
+
+import coro
 from coro import amqp
 from coro.amqp import testing
-from real_programs import HOST, find_program
 
 pytestmark = pytest.mark.slow  # making a key takes a program of its own
 
