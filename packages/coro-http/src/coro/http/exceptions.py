@@ -39,6 +39,7 @@ __all__ = [
     "UnsupportedURL",
     "WebSocketClosed",
     "WebSocketError",
+    "WebSocketProtocolError",
     "WriteError",
     "WriteTimeout",
 ]
@@ -177,19 +178,44 @@ class WebSocketError(HTTPError):
 
 
 class HandshakeError(WebSocketError):
-    """The opening handshake of a WebSocket failed; nothing was switched."""
+    """The opening handshake of a WebSocket failed; nothing was switched. For a client that got another answer than 101,
+    ``status`` is its status code and ``body`` the beginning of its body; else they are None and empty."""
+
+    def __init__(self, message: str, status: int | None = None, body: bytes = b"") -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
 
 
-class TooMuchData(WebSocketError):
-    """A frame or a message is larger than this side allows."""
+class WebSocketProtocolError(WebSocketError, RemoteError):
+    """The peer broke the rules of RFC 6455 or RFC 7692. ``code`` is the close code that tells it so, and ``reason`` the
+    text beside it."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
 
 
-class UnknownOpcode(WebSocketError):
-    """A frame has an opcode that RFC 6455 does not define."""
+class TooMuchData(WebSocketProtocolError):
+    """A frame or a message is larger than this side allows. ``limit`` is the figure that was exceeded."""
+
+    def __init__(self, reason: str, limit: int = 0) -> None:
+        super().__init__(1009, reason)
+        self.limit = limit
 
 
-class WebSocketClosed(WebSocketError):
-    """The WebSocket is closed. ``code`` and ``reason`` are those of the close frame, 1006 if none came."""
+class UnknownOpcode(WebSocketProtocolError):
+    """A frame has an opcode that RFC 6455 does not define: ``opcode``."""
+
+    def __init__(self, opcode: int) -> None:
+        super().__init__(1002, f"the unknown opcode {opcode}")
+        self.opcode = opcode
+
+
+class WebSocketClosed(WebSocketError, ConnectionClosed):
+    """The WebSocket is closed. ``code`` and ``reason`` are those of the peer's close frame: 1005 when it gave no code,
+    1006 when the connection ended without one. The failure that ended it, if there was one, is chained."""
 
     def __init__(self, code: int = 1006, reason: str = "") -> None:
         super().__init__(code, reason)
