@@ -78,6 +78,7 @@ cdef class Codec:
     cdef bint next_chunk(self)
     cdef Py_ssize_t header(self, const unsigned char *p, Py_ssize_t there) except -1
     cdef int check_first(self, uint8_t first) except -1
+    cdef int check_second(self, int opcode, uint8_t second) except -1
     cdef int begin_frame(self, const unsigned char *h, Py_ssize_t size) except -1
     cdef int payload(self, const unsigned char *p, Py_ssize_t n) except -1
     cdef int direct(self, const unsigned char *p, Py_ssize_t n) except -1

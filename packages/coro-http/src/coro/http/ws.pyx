@@ -350,7 +350,9 @@ cdef class Codec:
                     self.header_have = 0
                     self.begin_frame(self.header_bytes, need)
                     return used
-            elif self.header_have == 1:
+                if self.header_have == 2:
+                    self.check_second(self.header_bytes[0] & 15, self.header_bytes[1])
+            else:
                 self.check_first(self.header_bytes[0])
         return used
 
@@ -374,11 +376,22 @@ cdef class Codec:
             self.fail(ProtocolError(1002, f"a new message (opcode {opcode}) before the end of the last"))
         return 0
 
+    cdef int check_second(self, int opcode, uint8_t second) except -1:
+        """Those for the second byte (sections 5.1 and 5.5)."""
+        if bool(second & 0x80) == self.is_client:
+            if self.is_client:
+                self.fail(ProtocolError(1002, "a masked frame from a server"))
+            self.fail(ProtocolError(1002, "an unmasked frame from a client"))
+        if opcode >= CLOSE and second & 127 > 125:
+            self.fail(ProtocolError(1002, "a control frame of more than 125 bytes"))
+        return 0
+
     cdef int begin_frame(self, const unsigned char *h, Py_ssize_t size) except -1:
         cdef uint64_t length = h[1] & 127
         cdef int opcode = h[0] & 15
         cdef int i
         self.check_first(h[0])
+        self.check_second(opcode, h[1])
         if length == 126:
             length = <uint64_t> h[2] << 8 | h[3]
             if length < 126:
@@ -391,18 +404,12 @@ cdef class Codec:
                 self.fail(ProtocolError(1002, f"a length of {length} in eight bytes, expected the shortest form"))
             if length >> 63:
                 self.fail(ProtocolError(1002, "a length with its highest bit set"))
-        if bool(h[1] & 0x80) == self.is_client:
-            if self.is_client:
-                self.fail(ProtocolError(1002, "a masked frame from a server"))
-            self.fail(ProtocolError(1002, "an unmasked frame from a client"))
         if not self.is_client:
             memcpy(self.mask, h + size - 4, 4)
         self.mask_phase = 0
         self.opcode = opcode
         self.final = h[0] >> 7
         if opcode >= CLOSE:
-            if length > 125:
-                self.fail(ProtocolError(1002, f"a control frame of {length} bytes, expected at most 125"))
             self.control_have = 0
         else:
             if length > self.max_frame:
@@ -500,8 +507,11 @@ cdef class Codec:
 
     cdef int inflate(self, const unsigned char *p, Py_ssize_t n) except -1:
         """Inflate payload bytes into the message buffer, never more than allowed."""
-        data = PyBytes_FromStringAndSize(<const char *> p, n)
-        if not self.is_client:
+        # Made empty: with its byte given, an object of one byte would be the one that everybody shares.
+        data = PyBytes_FromStringAndSize(NULL, n)
+        if self.is_client:
+            memcpy(PyBytes_AS_STRING(data), p, n)
+        else:
             ws_mask(<unsigned char *> PyBytes_AS_STRING(data), p, n, self.mask, self.mask_phase)
             self.mask_phase = (self.mask_phase + n) & 3
         self.inflate_more(data)
