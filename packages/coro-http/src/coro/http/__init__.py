@@ -29,12 +29,23 @@ _FROM = {
     "LocalError": "exceptions",
     "RemoteError": "exceptions",
     "header_set": "headers",
+    "App": "routing",
+    "Hosts": "routing",
+    "Response": "routing",
+    "redirect": "routing",
+    "serve": "_server",
+    "server": "_server",
+    "connection": "_connection",
+    "http_request": "_connection",
 }
 
 if _typing.TYPE_CHECKING:
     from coro.http import h1 as h1
     from coro.http.exceptions import HTTP_Upgrade, HTTPError, HTTPException, LocalError, RemoteError
+    from coro.http._connection import connection, http_request
+    from coro.http._server import serve, server
     from coro.http.headers import header_set
+    from coro.http.routing import App, Hosts, Response, redirect
 else:
 
     def __getattr__(name: str) -> object:
@@ -58,10 +69,18 @@ else:
 
 
 __all__ = [
+    "App",
     "HTTPError",
     "HTTPException",
     "HTTP_Upgrade",
+    "Hosts",
     "LocalError",
     "RemoteError",
+    "Response",
+    "connection",
     "header_set",
+    "http_request",
+    "redirect",
+    "serve",
+    "server",
 ]
