@@ -63,12 +63,14 @@ class Headers(MutableMapping[str, str]):
     name that is no token or a value with control characters or characters beyond latin-1.
     """
 
-    __slots__ = ("_fields", "_index")
+    __slots__ = ("_fields", "_index", "_version")
 
     def __init__(self, fields: HeaderTypes | None = None) -> None:
         #: (lower-case name, name as given, value)
         self._fields: list[tuple[str, str, str]] = []
         self._index: dict[str, list[str]] | None = None
+        #: Counts changes, for heads that are kept ready.
+        self._version = 0
         if fields is not None:
             self.extend(fields)
 
@@ -80,6 +82,10 @@ class Headers(MutableMapping[str, str]):
             text = name.decode("latin-1")
             self._fields.append((text.lower(), text, value.decode("latin-1")))
         return self
+
+    def _changed(self) -> None:
+        self._index = None
+        self._version += 1
 
     def _found(self) -> dict[str, list[str]]:
         index = self._index
@@ -103,7 +109,7 @@ class Headers(MutableMapping[str, str]):
                 break
         else:
             self._fields.append(field)
-        self._index = None
+        self._changed()
 
     def __delitem__(self, name: str) -> None:
         lower = _lower(name)
@@ -111,7 +117,7 @@ class Headers(MutableMapping[str, str]):
         if len(kept) == len(self._fields):
             raise KeyError(name)
         self._fields = kept
-        self._index = None
+        self._changed()
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, (str, bytes)) and _lower(name) in self._found()
@@ -138,7 +144,7 @@ class Headers(MutableMapping[str, str]):
         """Add a field beside those of its name. Raises as the class does."""
         name = _checked_name(name)
         self._fields.append((name.lower(), name, _checked_value(name, value)))
-        self._index = None
+        self._changed()
 
     def extend(self, fields: HeaderTypes) -> None:
         """``add`` each field of a mapping, or of pairs. A value that is a list or tuple stands for several fields."""
@@ -160,14 +166,14 @@ class Headers(MutableMapping[str, str]):
             pairs = list(fields.items() if isinstance(fields, Mapping) else fields)
         names = {_checked_name(name).lower() for name, _ in pairs}
         self._fields = [field for field in self._fields if field[0] not in names]
-        self._index = None
+        self._changed()
         self.extend((name, value) for name, value in pairs if value is not None)
 
     def discard(self, *names: str) -> None:
         """Take out the fields of these names, if there are any."""
         lower = {_lower(name) for name in names}
         self._fields = [field for field in self._fields if field[0] not in lower]
-        self._index = None
+        self._changed()
 
     def get_list(self, name: str) -> list[str]:
         """The values of all fields of that name, in the order they came; ``[]`` if there are none."""

@@ -16,7 +16,7 @@ Cost: two system calls for a small request and its response, one timer for each 
 
 from __future__ import annotations
 
-import select
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from coro._clock import ticks
@@ -24,12 +24,12 @@ from coro._net.sock import sock
 from coro._runtime import scheduler
 from coro.exceptions import Interrupted, TimeoutError
 from coro.http import h1
+from coro.http._client.fast import LinkState
 from coro.http._client.fields import Headers
 from coro.http._client.limits import Limits, Timeout
 from coro.http._decompress import Decompressor
 from coro.http.exceptions import (
     DeadlineExceeded,
-    HTTPError,
     ReadError,
     ReadTimeout,
     RemoteError,
@@ -55,14 +55,14 @@ MOST_INTERIM = 16
 CONTINUE_SECONDS = 1.0
 
 
-class Link:
+class Link(LinkState):
     """One connection.
 
     stream: what carries the bytes. raw: the sock below it, which ``abort`` closes without a farewell. key: what the
     pool files it under. limits: for the codec.
     """
 
-    __slots__ = ("codec", "continued", "heard", "idle_since", "key", "raw", "stream", "uses")
+    __slots__ = ()
 
     def __init__(self, stream: Any, raw: Any, key: Any, limits: Limits) -> None:
         self.stream = stream
@@ -71,10 +71,8 @@ class Link:
         self.codec = h1.Connection(h1.CLIENT, max_headers=limits.headers, max_header_count=limits.header_count)
         self.uses = 0
         self.idle_since = 0
-        #: Whether bytes of the present response have come.
-        self.heard = False
-        #: Whether the server said 100 (Continue).
-        self.continued = False
+        self.heard = False  # bytes of the present response have come
+        self.continued = False  # the server said 100 (Continue)
 
     def __repr__(self) -> str:
         return f"<Link to {self.key!r}, {self.uses} requests>"
@@ -203,21 +201,6 @@ class Link:
 
     # -- the end
 
-    def is_fit(self) -> bool:
-        """Whether it may be used once more: nothing came since the last response, not even the end."""
-        codec = self.codec
-        if not codec.keep_alive or codec.trailing_data:
-            return False
-        raw = self.raw
-        if raw is None:
-            return not self.stream.closed
-        if raw.fd < 0:
-            return False
-        try:
-            return not _readable(raw.fd)
-        except OSError:
-            return False
-
     def abort(self) -> None:
         """Close at once. Never waits; may be called by a finaliser."""
         (self.stream if self.raw is None else self.raw).close()
@@ -234,13 +217,6 @@ class Link:
 
 
 _FOREVER = 1e9
-
-
-def _readable(fd: int) -> bool:
-    """Whether a read would not wait: there are bytes, the end, or an error."""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 class Sender:
@@ -308,7 +284,7 @@ class BodySource:
     seconds of silence. deadline: the tick at which all must be over, None for no limit.
     """
 
-    __slots__ = ("deadline", "decoder", "done", "link", "most", "pool", "read", "sender", "trailers")
+    __slots__ = ("deadline", "decoder", "done", "held", "link", "most", "pool", "read", "sender", "trailers")
 
     def __init__(
         self,
@@ -318,6 +294,7 @@ class BodySource:
         decoder: Decompressor | None,
         most: int,
         read: float | None,
+        held: Sequence[bytes] = (),
     ) -> None:
         self.pool = pool
         self.link: Link | None = link
@@ -328,6 +305,7 @@ class BodySource:
         self.deadline: int | None = None
         self.done = False
         self.trailers: Headers | None = None
+        self.held = list(reversed(held))  # pieces that were received already, the first one last
 
     def _seconds(self) -> float | None:
         if self.deadline is None:
@@ -340,6 +318,8 @@ class BodySource:
         link = self.link
         if link is None or self.done:
             return b""
+        if self.held:
+            return self.held.pop()
         codec = link.codec
         while True:
             event = codec.next_event()
@@ -396,7 +376,3 @@ class BodySource:
         whole = self.done and (sender is None or sender.done)
         self.pool.give_back(link, whole)
 
-
-def is_peers_fault(error: BaseException) -> bool:
-    """Whether the connection broke, rather than a limit or the program."""
-    return isinstance(error, (ReadError, WriteError)) and isinstance(error, HTTPError)

@@ -18,6 +18,7 @@ from io import BytesIO, StringIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from coro.http._client.fast import ResponseState
 from coro.http._client.fields import Headers
 from coro.http._client.multipart import Body
 from coro.http._client.urls import URL
@@ -71,33 +72,17 @@ class Request:
         return f"<Request {self.method} {self.url}>"
 
 
-class Response:
+class Response(ResponseState):
     """A response to a request.
 
-    ``status`` is the code, ``reason`` the phrase that came with it, ``headers`` the fields, ``http_version`` ``"1.1"``
-    or ``"1.0"``; ``url`` is that of the last request, ``history`` the responses that redirected here; ``elapsed`` how
-    many seconds passed until the head was there. ``content`` is the body. For a response of ``Client.stream`` that is
+    ``status`` is the code, ``elapsed`` how many seconds passed until the head was there. ``content`` is the body. For a response of ``Client.stream`` that is
     an error until ``read()`` was called, and ``iter_bytes``, ``iter_text``, ``iter_lines`` and ``iter_raw`` give the
     body as it comes.
 
     It is true for a status below 400.
     """
 
-    __slots__ = (
-        "_content",
-        "_encoding",
-        "_headers",
-        "_raw_headers",
-        "_reason",
-        "_source",
-        "_used",
-        "elapsed",
-        "history",
-        "http_version",
-        "request",
-        "status",
-        "trailers",
-    )
+    __slots__ = ()
 
     def __init__(
         self,
@@ -107,22 +92,21 @@ class Response:
         *,
         request: Request | None = None,
         reason: str | None = None,
-        http_version: str = "1.1",
     ) -> None:
         self.status = status
-        self._headers: Headers | None = headers if isinstance(headers, Headers) else Headers(headers)
-        self._raw_headers: Any = None
-        self._content: bytes | None = content
-        self._source: BodySource | None = None
-        self._encoding: str | None = None
-        self._used = False
-        self._reason: Any = reason
-        self.http_version = http_version
-        self.request: Request = request  # type: ignore[assignment]
-        self.history: list[Response] = []
-        self.elapsed = 0.0
-        #: Fields that came behind a chunked body, once that was read.
-        self.trailers: Headers = Headers()
+        self._headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self._content = content
+        self._request = request
+        self._reason = reason
+
+    @classmethod
+    def _of(cls, request: Request, head: Any) -> Self:
+        """From a head that came."""
+        self = cls.__new__(cls)
+        self.status = head.status
+        self._head = head
+        self._request = request
+        return self
 
     def __repr__(self) -> str:
         return f"<Response {self.status} {self.reason}>"
@@ -135,10 +119,49 @@ class Response:
     @property
     def headers(self) -> Headers:
         """The fields of the head."""
-        headers = self._headers
+        headers: Headers | None = self._headers
         if headers is None:
-            headers = self._headers = Headers._trusted(self._raw_headers)
+            headers = self._headers = Headers._trusted(self._head.raw_headers)
         return headers
+
+    @property
+    def trailers(self) -> Headers:
+        """Fields that came behind a chunked body, once that was read."""
+        trailers = self._trailers
+        if not isinstance(trailers, Headers):
+            trailers = self._trailers = Headers() if trailers is None else Headers._trusted(trailers.raw_headers)
+        return trailers
+
+    @property
+    def request(self) -> Request:
+        """The request that it answers."""
+        request: Request | None = self._request
+        if request is None and self._plan is not None:
+            request = self._request = self._plan.request.copy()
+        if request is None:
+            raise LocalError("this response was not made for a request")
+        return request
+
+    @request.setter
+    def request(self, request: Request) -> None:
+        self._request = request
+
+    @property
+    def history(self) -> list[Response]:
+        """The responses that redirected here, the first one first."""
+        history: list[Response] | None = self._history
+        if history is None:
+            history = self._history = []
+        return history
+
+    @history.setter
+    def history(self, history: list[Response]) -> None:
+        self._history = history
+
+    @property
+    def http_version(self) -> str:
+        """``"1.1"`` or ``"1.0"``."""
+        return "1.0" if self._head is not None and self._head.version[1] == 0 else "1.1"
 
     @property
     def status_code(self) -> int:
@@ -149,8 +172,8 @@ class Response:
     def reason(self) -> str:
         """The phrase that the server sent, or the usual one if it sent none."""
         reason = self._reason
-        if isinstance(reason, (bytes, bytearray)):
-            reason = self._reason = bytes(reason).decode("latin-1")
+        if reason is None and self._head is not None:
+            reason = self._reason = bytes(self._head.reason).decode("latin-1")
         return reason or _phrase(self.status)
 
     @property
@@ -181,7 +204,8 @@ class Response:
     def raise_for_status(self) -> Self:
         """The response itself; ``HTTPStatusError`` if its status is 400 or more."""
         if self.status >= 400:
-            what = f"{self.request.method} {self.request.url}" if self.request is not None else "the request"
+            known = self._request is not None or self._plan is not None
+            what = f"{self.request.method} {self.request.url}" if known else "the request"
             raise HTTPStatusError(f"{what} was answered with {self.status} {self.reason}", self)
         return self
 
@@ -190,7 +214,7 @@ class Response:
     @property
     def content(self) -> bytes:
         """The body. LocalError for a streamed response that was not read with ``read()``."""
-        content = self._content
+        content: bytes | None = self._content
         if content is None:
             raise LocalError("the body has not been read; call read(), or iterate over iter_bytes()")
         return content
@@ -200,7 +224,7 @@ class Response:
         """How ``text`` decodes: the charset that the content type names if Python knows it, else UTF-8."""
         if self._encoding is None:
             self._encoding = _charset(self.headers.get("content-type", ""))
-        return self._encoding
+        return str(self._encoding)
 
     @encoding.setter
     def encoding(self, name: str) -> None:
@@ -235,7 +259,7 @@ class Response:
                 self.close()
                 raise
             self._finish()
-        return self._content
+        return bytes(self._content)
 
     def iter_bytes(self, size: int | None = None) -> Iterator[bytes]:
         """The body in pieces, decompressed: as they come, at most 64 KiB each; with ``size`` of exactly so many bytes
@@ -306,7 +330,7 @@ class Response:
         source, self._source = self._source, None
         if source is not None:
             if source.trailers is not None:
-                self.trailers = source.trailers
+                self._trailers = source.trailers
             source.finish()
 
     def close(self) -> None:

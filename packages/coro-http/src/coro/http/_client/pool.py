@@ -22,6 +22,7 @@ from coro._clock import ticks
 from coro._runtime import scheduler
 from coro._sync.locks import semaphore
 from coro.exceptions import TimeoutError
+from coro.http._client.fast import PoolState
 from coro.http._client.limits import Limits
 from coro.http._client.links import Link
 from coro.http.exceptions import LocalError, PoolTimeout
@@ -46,18 +47,16 @@ class PoolStatistics(NamedTuple):
     reused: int
 
 
-class Pool:
+class Pool(PoolState):
     """At most ``limits.connections`` at once, filed by what they lead to."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._places = semaphore(limits.connections)
         self._origins: dict[Hashable, semaphore] = {}
-        self._idle: dict[Hashable, list[Link]] = {}
-        self._idle_count = 0
-        self._used = 0
-        self._made = self._reused = 0
-        self._closed = False
+        self._per_origin = limits.per_origin is not None
+        self._places = semaphore(limits.connections)
+        self._idle = {}  # key -> links, the one used last at the end
+        self._most_idle = limits.idle
         self._next_look = 0
         self._idle_ticks = int(min(limits.idle_seconds, 1e9) * ticks.ticks_per_sec)
 
@@ -82,7 +81,7 @@ class Pool:
         self._enter(key, seconds)
         self._used += 1
         try:
-            if self._idle_count and ticks.get_now() >= self._next_look:
+            if ticks.get_now() >= self._next_look:
                 self.expire()
             link = self._take_idle(key)
             if link is None:
@@ -160,9 +159,7 @@ class Pool:
         while links:
             link = links.pop()
             self._idle_count -= 1
-            if not links:
-                del self._idle[key]
-            if link.idle_since >= oldest and link.is_fit():
+            if link.idle_since >= oldest and link.is_quiet():
                 return link
             link.abort()
         return None
@@ -170,13 +167,10 @@ class Pool:
     def _close_oldest(self) -> None:
         oldest: Link | None = None
         for links in self._idle.values():
-            if oldest is None or links[0].idle_since < oldest.idle_since:
+            if links and (oldest is None or links[0].idle_since < oldest.idle_since):
                 oldest = links[0]
         if oldest is not None:
-            links = self._idle[oldest.key]
-            del links[0]
-            if not links:
-                del self._idle[oldest.key]
+            del self._idle[oldest.key][0]
             self._idle_count -= 1
             oldest.abort()
 
@@ -191,7 +185,7 @@ class Pool:
             for link in links[: len(links) - len(kept)]:
                 link.abort()
             if kept:
-                self._idle[key] = kept
+                links[:] = kept
             else:
                 del self._idle[key]
 

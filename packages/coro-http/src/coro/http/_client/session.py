@@ -20,7 +20,7 @@ same with a head that was made before. Cost: see the benchmarks; most of it are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from time import time
@@ -31,8 +31,10 @@ from coro._clock import ticks
 from coro._entry.connect import connect
 from coro._runtime import scheduler
 from coro.exceptions import ResolverNameError, TimeoutError
+from coro.http import h1
 from coro.http._client import decoding, urls
 from coro.http._client.auth import Auth, BasicAuth, as_auth
+from coro.http._client.fast import Plan, quick
 from coro.http._client.fields import Headers, HeaderTypes
 from coro.http._client.limits import DEFAULT_TIMEOUT, Limits, Retries, Timeout, as_retries, as_timeout
 from coro.http._client.links import BodySource, Link
@@ -81,6 +83,8 @@ _ABOUT_BODY = ("content-type", "content-length", "content-encoding", "content-la
                "transfer-encoding", "digest", "last-modified", "expect")
 #: Bytes of a body that are read to keep the connection before a redirect is followed or a challenge answered.
 DRAINED = 65_536
+#: URLs whose requests are kept ready.
+MOST_PLANS = 1024
 _HOOKS = ("request", "response")
 
 Hooks = Mapping[str, Callable[[Any], object] | Iterable[Callable[[Any], object]]]
@@ -158,6 +162,7 @@ class Client:
         connector: Callable[[URL], Any] | None = None,
         transport: Callable[[Request], Response] | None = None,
     ) -> None:
+        self._plans: dict[Any, Plan] = {}
         self._base = None if base_url is None else urls.parse(base_url)
         self.headers = Headers({"User-Agent": USER_AGENT, "Accept": "*/*"})
         if decompress:
@@ -227,7 +232,14 @@ class Client:
 
     def get(self, url: str | URL, **options: Any) -> Response:
         """``request("GET", url, **options)``."""
-        return self.request("GET", url, **options)
+        if options:
+            return self.request("GET", url, **options)
+        plan = self._plans.get(url)
+        if plan is None or plan.version != self.headers._version or self.hooks["request"] or self.hooks["response"]:
+            response = self.request("GET", url)
+            self._note_plan(url)
+            return response
+        return self._quick(plan)
 
     def head(self, url: str | URL, **options: Any) -> Response:
         """``request("HEAD", url, **options)``."""
@@ -365,6 +377,86 @@ class Client:
             return URL(base.scheme, base.host, base.port, target, None, fragment)
         return urls.parse(url)
 
+    # -- the short way
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if not name.startswith("_"):
+            # What was made ready may not be right any more.
+            object.__setattr__(self, "_plans", {})
+
+    def _note_plan(self, url: str | URL) -> None:
+        """Make ready what a later ``get`` of this URL sends, if nothing has to be decided anew each time."""
+        if (
+            not isinstance(url, str)
+            or self.auth is not None
+            or self._transport is not None
+            or self.proxies
+            or self.retries.attempts > 1
+            or not self.retries.stale
+            or "GET" not in self.retries.methods
+        ):
+            return
+        request = self.build("GET", url)
+        where = request.url
+        if where.userinfo is not None or "cookie" in request.headers or "content-length" in request.headers:
+            return
+        if "connection" in request.headers or "expect" in request.headers or "upgrade" in request.headers:
+            return
+        request.headers._fields.insert(0, ("host", "Host", where.authority))
+        head = h1.Connection(h1.CLIENT).request(b"GET", where.target.encode("ascii"), request.headers._raw())
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        self._plans[url] = Plan(
+            (where.scheme, where.host, where.port),
+            head,
+            request,
+            self.headers._version,
+            self.timeout.read,
+            self.timeout.total,
+            self.limits.body,
+        )
+
+    def _quick(self, plan: Plan) -> Response:
+        jar = self.cookies
+        head = plan.head
+        if jar is not None and jar._hosts and (line := jar.header(plan.request.url)):
+            head = head[:-2] + b"Cookie: " + line.encode("latin-1") + b"\r\n\r\n"
+        response = quick(self.pool, plan, head, Response)
+        if not isinstance(response, Response):
+            if response is None:
+                return self.request("GET", plan.request.url)
+            response = self._continued(plan, *response)
+        if jar is not None and response._head.get(b"set-cookie") is not None:
+            jar.extract(plan.request.url, response.headers.get_list("set-cookie"))
+        if 300 <= response.status < 400 and self.follow_redirects and response.is_redirect:
+            return self._sent_within(plan.request.copy(), self._plain_call(), False, response)
+        return response
+
+    def _plain_call(self) -> _Call:
+        return _Call(None, self.timeout, self.retries, self.follow_redirects, False)
+
+    def _continued(self, plan: Plan, link: Link, head: Any, held: Sequence[bytes]) -> Response:
+        """Go on where the short way ended, in the middle of a response."""
+        request, timeout = plan.request.copy(), self.timeout
+        seconds = timeout.total
+        scope = scheduler.timeout(1e9 if seconds is None else seconds)
+        try:
+            with scope:
+                try:
+                    if head is None:
+                        head = link.head(timeout.read)
+                    response = self._response(request, link, head, None, timeout, held)
+                except BaseException:
+                    self.pool.give_back(link, False)
+                    raise
+                response.read()
+                return response
+        except TimeoutError:
+            if not scope.expired:
+                raise
+            raise self._too_late(request, seconds) from None
+
     # -- sending
 
     def send(
@@ -391,22 +483,27 @@ class Client:
             self.follow_redirects if follow_redirects is None else follow_redirects,
             expect_continue,
         )
-        total = limits.total
+        return self._sent_within(request, call, stream, None)
+
+    def _too_late(self, request: Request, total: float | None) -> DeadlineExceeded:
+        return DeadlineExceeded(f"{request.method} {request.url} took longer than its total limit of {total:g} seconds")
+
+    def _sent_within(self, request: Request, call: _Call, stream: bool, first: Response | None) -> Response:
+        """Everything, within the total limit. first: the response, if there is one already."""
+        total = call.timeout.total
         if total is None:
-            return self._whole(request, call, stream)
+            return self._whole(request, call, stream, first)
         began = ticks.get_now()
         scope = scheduler.timeout(total)
         try:
             with scope:
-                response = self._whole(request, call, stream)
+                response = self._whole(request, call, stream, first)
         except TimeoutError:
             if not scope.expired:
                 raise
-            raise DeadlineExceeded(
-                f"{request.method} {request.url} took longer than its total limit of {total:g} seconds"
-            ) from None
+            raise self._too_late(request, total) from None
         source = response._source
-        if source is not None and limits is not DEFAULT_TIMEOUT:
+        if source is not None and call.timeout is not DEFAULT_TIMEOUT:
             source.deadline = began + int(min(total, 1e9) * ticks.ticks_per_sec)
         return response
 
@@ -416,8 +513,8 @@ class Client:
             return None
         return self.auth
 
-    def _whole(self, request: Request, call: _Call, stream: bool) -> Response:
-        response = self._followed(request, call)
+    def _whole(self, request: Request, call: _Call, stream: bool, first: Response | None) -> Response:
+        response = self._followed(request, call, first)
         if not stream:
             try:
                 response.read()
@@ -426,11 +523,13 @@ class Client:
                 raise
         return response
 
-    def _followed(self, request: Request, call: _Call) -> Response:
+    def _followed(self, request: Request, call: _Call, first: Response | None) -> Response:
         history: list[Response] = []
         while True:
-            response = self._answered(request, call)
-            response.history = history.copy()
+            response = self._answered(request, call) if first is None else first
+            first = None
+            if history:
+                response.history = history.copy()
             if not call.follow or not response.is_redirect:
                 return response
             try:
@@ -587,6 +686,8 @@ class Client:
             target = f"{url.scheme}://{url.authority}{target}"
             request.headers.discard("proxy-authorization")
             request.headers.extend(proxy_fields(proxy))
+        if call.expect and request.body is not None:
+            request.headers["Expect"] = "100-continue"
         timeout = call.timeout
         again = call.retries.stale and request.method in call.retries.methods and (
             request.body is None or request.body.again
@@ -596,7 +697,7 @@ class Client:
             reused = link.uses > 0
             try:
                 head, sender = link.exchange(
-                    request.method, target, request.headers, request.body, timeout, call.expect
+                    request.method, target, request.headers, request.body, timeout, call.expect and bool(request.body)
                 )
                 return self._response(request, link, head, sender, timeout)
             except BaseException as e:
@@ -612,26 +713,16 @@ class Client:
                     continue  # each time one idle connection fewer, so this ends
                 raise
 
-    def _response(self, request: Request, link: Link, head: Any, sender: Any, timeout: Timeout) -> Response:
-        response = Response.__new__(Response)
-        response.status = head.status
-        response._headers = None
-        response._raw_headers = head.raw_headers
-        response._reason = head.reason
-        response._encoding = None
-        response._used = False
-        response._content = None
-        response.http_version = "1.1" if head.version[1] else "1.0"
-        response.request = request
-        response.trailers = Headers()
-        response.history = []
-        response.elapsed = 0.0
+    def _response(
+        self, request: Request, link: Link, head: Any, sender: Any, timeout: Timeout, held: Sequence[bytes] = ()
+    ) -> Response:
+        response = Response._of(request, head)
         decoder = None
         if self._decompress and head.status not in (204, 304) and request.method != "HEAD":
             coding = head.get(b"content-encoding")
             if coding:
                 decoder = decoding.decoder(response.headers["content-encoding"], self.limits)
-        response._source = BodySource(self.pool, link, sender, decoder, self.limits.body, timeout.read)
+        response._source = BodySource(self.pool, link, sender, decoder, self.limits.body, timeout.read, held)
         return response
 
     # -- connecting
