@@ -875,6 +875,34 @@ cdef class http_request:
         if self.file is not None:
             self.file.wait()
 
+    # -- what it means
+
+    def json(self):
+        """The body as JSON. `HTTPException` 400 if it is none."""
+        import json
+        body = self.read()
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as e:
+            raise HTTPException(400, f"the body is no JSON: {e}") from None
+
+    def form(self, **limits):
+        """The body as a `coro.http.forms.Form`, urlencoded or multipart; ``limits`` as `coro.http.forms.read_form`."""
+        from coro.http.forms import read_form
+        return read_form(self, **limits)
+
+    @property
+    def cookies(self):
+        """The cookies that the client sent, a dict."""
+        from coro.http.cookies import parse_cookie
+        return parse_cookie(self.head.header_fields().get_one("cookie"))
+
+    @property
+    def query_pairs(self):
+        """The pairs of the query, decoded: ``[(name, value)]``. `HTTPException` 400 for more than a thousand."""
+        from coro.http.routing import query
+        return query(self)
+
     # -- the answer
 
     @property
