@@ -50,18 +50,18 @@ class _Zlib:
         self._engine: Any = None
         self._held = b""
         self._full = False
-        self._began = False
+        self._short = False  # what is held is too little to begin with
         self.whole = False  # at the end of a member
 
     @property
     def pending(self) -> bool:
-        return bool(self._held) or self._full
+        return self._full or (bool(self._held) and not self._short)
 
     def feed(self, data: bytes, most: int) -> bytes:
+        if not data and not self.pending:
+            return b""
         data = self._held + data if self._held else data
         self._held = b""
-        if not data and not self._full:
-            return b""
         if self._engine is None and not self._choose(data):
             return b""
         out = bytes(self._engine.decompress(data, most))
@@ -86,14 +86,14 @@ class _Zlib:
             self._engine = _Ignored()
         elif len(data) < 2:
             self._held = data
-            self._began = True
+            self._short = True
             return False
         else:
             # RFC 1950 section 2.2: the first two bytes are a multiple of 31, and the method is 8.
             header = data[0] & 15 == 8 and (data[0] << 8 | data[1]) % 31 == 0
             self._engine = zlib.decompressobj(15 if header else -15)
-        self._began = True
-        self.whole = False if not isinstance(self._engine, _Ignored) else self.whole
+        self._short = False
+        self.whole = isinstance(self._engine, _Ignored)
         return True
 
 
