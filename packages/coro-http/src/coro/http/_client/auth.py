@@ -291,6 +291,8 @@ def parse_challenges(lines: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
             # "Scheme name=value" begins a challenge, "name=value" continues it, "Scheme" or "Scheme token68" stands
             # alone. Before the equals sign of a first parameter there is a blank.
             head, _, rest = name.strip().rpartition(" ")
+            if head and not value.strip("= "):
+                equals = ""  # the padding of a token68
             if equals and not head:
                 if found:
                     found[-1][1].setdefault(rest.lower(), _unquoted(value))

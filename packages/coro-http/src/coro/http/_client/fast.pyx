@@ -156,14 +156,16 @@ def quick(PoolState pool, Plan plan, bytes head, cls):
     cdef LinkState link
     cdef list links = pool._idle.get(plan.key)
     cdef int64_t began
-    if not links or pool._per_origin or pool._closed or not pool._places.take_now(1):
+    if not links or pool._per_origin or pool._closed or type((<LinkState>links[len(links) - 1]).stream) is not sock:
+        return None
+    if not pool._places.take_now(1):
         return None
     pool._used += 1
     began = ticks_now()
     link = links.pop()
     pool._idle_count -= 1
     try:
-        if link.idle_since < began - pool._idle_ticks or type(link.stream) is not sock or not quiet(link):
+        if link.idle_since < began - pool._idle_ticks or not quiet(link):
             pool.give_back(link, False)
             return None
         return exchange(pool, plan, link, head, cls, began)
