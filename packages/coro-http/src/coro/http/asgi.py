@@ -30,7 +30,7 @@ from coro import asyncio_bridge
 from coro.exceptions import ClosedError
 from coro.http._connection import LOG_HANDLERS, http_request
 from coro.http._gateway import scope_headers, scope_path
-from coro.http.exceptions import HandshakeError, HTTPError, WebSocketClosed
+from coro.http.exceptions import HandshakeError, LifespanError, WebSocketClosed
 
 __all__ = ["ASGIHandler", "LifespanError"]
 
@@ -44,10 +44,6 @@ LIFESPAN_TIMEOUT = 60.0
 _EAGER = sys.version_info >= (3, 12)
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 _EMPTY_REQUEST = {"type": "http.request", "body": b"", "more_body": False}
-
-
-class LifespanError(HTTPError):
-    """The application refused to start (``lifespan.startup.failed``), or did not answer in time."""
 
 
 class _Running:
@@ -669,8 +665,9 @@ class _Lifespan(_Running):
         self.begin(handler.app(scope, self.receive, self.send))
         answer = self.wait("startup")
         if answer is None:
+            failure = self.failure()
             if handler.lifespan == "on":
-                raise LifespanError("the application has no lifespan: it ended without an answer") from self.failure()
+                raise LifespanError("the application has no lifespan: it ended without an answer") from failure
             return
         if answer["type"] == "lifespan.startup.failed":
             raise LifespanError(f"the application refused to start: {answer.get('message', '')}")

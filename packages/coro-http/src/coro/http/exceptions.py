@@ -24,6 +24,7 @@ __all__ = [
     "HTTP_Upgrade",
     "HandshakeError",
     "IncompleteError",
+    "LifespanError",
     "LimitError",
     "LocalError",
     "PoolTimeout",
@@ -109,6 +110,10 @@ class HTTPException(Exception):  # noqa: N818 (the name that web frameworks have
         self.status = status
         self.detail = detail
         self.headers = list(headers)
+
+
+class LifespanError(HTTPError):
+    """An ASGI application refused to start (``lifespan.startup.failed``), or did not answer in time."""
 
 
 # -- requests of a client
