@@ -163,7 +163,8 @@ def test_a_server_that_does_not_know_the_password():
 
 
 @pytest.mark.parametrize(
-    "line", ["Digest", "Digest realm=x", "Digest nonce=x", "Digest realm=x, nonce=y, algorithm=FOO", 'Digest realm="', ",,,"]
+    "line",
+    ["Digest", "Digest realm=x", "Digest nonce=x", "Digest realm=x, nonce=y, algorithm=FOO", 'Digest realm="', ",,,"],
 )
 @coro_test
 def test_malformed_challenges(line):
@@ -173,7 +174,10 @@ def test_malformed_challenges(line):
 
 
 def test_challenges_are_told_apart():
-    lines = ['Newauth realm="apps", type=1, title="Login to \\"apps\\"", Basic realm="simple"', "Negotiate abc==, Bearer"]
+    lines = [
+        'Newauth realm="apps", type=1, title="Login to \\"apps\\"", Basic realm="simple"',
+        "Negotiate abc==, Bearer",
+    ]
     assert auth.parse_challenges(lines) == [
         ("newauth", {"realm": "apps", "type": "1", "title": 'Login to "apps"'}),
         ("basic", {"realm": "simple"}),

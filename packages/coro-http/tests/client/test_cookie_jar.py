@@ -270,7 +270,9 @@ def test_injection_by_hand_is_refused(jar, name, value):
 
 
 def test_saved_and_loaded(jar, clock, tmp_path):
-    jar.extract("https://a.example.com/", ["x=1; Domain=example.com; Secure; HttpOnly; SameSite=Lax; Max-Age=100", "y=2"])
+    jar.extract(
+        "https://a.example.com/", ["x=1; Domain=example.com; Secure; HttpOnly; SameSite=Lax; Max-Age=100", "y=2"]
+    )
     path = tmp_path / "jar.json"
     jar.save(path)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -281,7 +283,10 @@ def test_saved_and_loaded(jar, clock, tmp_path):
     assert os.listdir(tmp_path) == ["jar.json"]
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"cookies": [{"nome": "x"}]}', '{"cookies": [{"name": "x\\r\\n", "value": "", "host": "a"}]}', "x"])
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "{}", '{"cookies": [{"nome": "x"}]}', '{"cookies": [{"name": "x\\r\\n", "value": "", "host": "a"}]}', "x"],
+)
 def test_another_file_is_refused(jar, tmp_path, text):
     path = tmp_path / "jar.json"
     path.write_text(text)

@@ -1,4 +1,5 @@
-"""Through proxies: CONNECT, SOCKS5, absolute requests, and which proxy is taken; the proxies are strict ones of our own."""
+"""Through proxies: CONNECT, SOCKS5, absolute requests, and which proxy is taken; the proxies are strict ones of our
+own."""
 
 from __future__ import annotations
 
@@ -47,9 +48,10 @@ def connecting(conn, log):
     log.append((line, dict(fields)))
     method, target, _ = line.split(" ")
     assert method == "CONNECT"
-    if dict(fields).get("Proxy-Authorization", dict(fields).get("proxy-authorization")) != "Basic " + b64encode(
-        b"u:p@"
-    ).decode():
+    if (
+        dict(fields).get("Proxy-Authorization", dict(fields).get("proxy-authorization"))
+        != "Basic " + b64encode(b"u:p@").decode()
+    ):
         conn.send(b"HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n")
         return
     # The answer and the first bytes of the tunnel in one: they must not be mixed up.
@@ -126,7 +128,10 @@ def test_socks(scheme):
             assert client.get(f"http://localhost:{server.port}/").text == "hello"
         assert client.get(server.url).text == "hello"
         assert client.statistics().made == 2
-    assert log == [(3, "localhost", server.port) if scheme == "socks5h" else (1, "127.0.0.1", server.port), (1, "127.0.0.1", server.port)]
+    assert log == [
+        (3, "localhost", server.port) if scheme == "socks5h" else (1, "127.0.0.1", server.port),
+        (1, "127.0.0.1", server.port),
+    ]
 
 
 @coro_test

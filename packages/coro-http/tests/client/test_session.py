@@ -158,9 +158,10 @@ def test_the_length_of_an_iterable_may_be_given():
 
 @coro_test
 def test_headers_params_and_base_url():
-    with site(echo) as server, Client(
-        base_url=server.url + "/v1/?k=0", headers={"X-A": "1", "User-Agent": "me"}, params={"p": "q"}
-    ) as client:
+    with (
+        site(echo) as server,
+        Client(base_url=server.url + "/v1/?k=0", headers={"X-A": "1", "User-Agent": "me"}, params={"p": "q"}) as client,
+    ):
         client.get("users/7", headers={"x-a": "2", "X-B": ["3", "4"], "Accept": None})
         client.get("/users", params={"r": "s"})
         client.get(server.url + "/other")
@@ -262,9 +263,11 @@ def test_text_json_and_status():
 
 @coro_test
 def test_streams():
-    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n" + b"".join(
-        b"%x\r\n%s\r\n" % (len(c), c) for c in (b"one\ntw", b"o\r", b"\nthree\r\r\nfo", "ür".encode())
-    ) + b"0\r\nX: y\r\n\r\n"
+    chunked = (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n"
+        + b"".join(b"%x\r\n%s\r\n" % (len(c), c) for c in (b"one\ntw", b"o\r", b"\nthree\r\r\nfo", "ür".encode()))
+        + b"0\r\nX: y\r\n\r\n"
+    )
     with raw(chunked) as server, Client() as client:
         with client.stream("GET", server.url) as response:
             with pytest.raises(LocalError, match="has not been read"):

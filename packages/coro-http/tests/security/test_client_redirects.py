@@ -1,5 +1,5 @@
-"""What belongs to one origin is not sent to another (CVE-2018-18074, CVE-2023-32681, CVE-2024-37891 of other clients), and
-redirects lead to HTTP servers only, and to an end."""
+"""What belongs to one origin is not sent to another (CVE-2018-18074, CVE-2023-32681, CVE-2024-37891 of other clients),
+and redirects lead to HTTP servers only, and to an end."""
 
 import pytest
 from client_support import hello, site
@@ -84,7 +84,10 @@ def test_credentials_stay_within_one_origin():
 
 @coro_test
 def test_another_server_s_challenge_is_not_answered():
-    challenge = [("WWW-Authenticate", 'Digest realm="r", nonce="n", qop="auth"'), ("WWW-Authenticate", 'Basic realm="r"')]
+    challenge = [
+        ("WWW-Authenticate", 'Digest realm="r", nonce="n", qop="auth"'),
+        ("WWW-Authenticate", 'Basic realm="r"'),
+    ]
     with site(lambda s: (401, challenge, b"")) as other, site(leading_to(lambda: other.url)) as first:
         for auth in (DigestAuth("u", "p"), BasicAuth("u", "p")):
             with Client(auth=auth) as client:

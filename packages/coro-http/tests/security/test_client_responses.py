@@ -1,4 +1,5 @@
-"""Responses that try to be read as something else: smuggled, split, cut, endless, and those that unpack to gigabytes."""
+"""Responses that try to be read as something else: smuggled, split, cut, endless, and those that unpack to
+gigabytes."""
 
 from __future__ import annotations
 

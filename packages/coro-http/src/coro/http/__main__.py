@@ -1,7 +1,7 @@
 """``python -m coro.http``: serve an application, get a URL, put a server under load.
 
-Each command is a module `_cli_NAME` with HELP, ``add_arguments(parser)`` and ``run(args)``, which returns the exit code;
-only the one that is asked for is imported.
+Each command is a module `_cli_NAME` with HELP, ``add_arguments(parser)`` and ``run(args)``, which returns the exit
+code; only the one that is asked for is imported.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Latencies are counted in buckets that grow by a hundredth, so a run of any lengt
 are right to one per cent (the idea of HdrHistogram).
 
 With ``--rate`` requests begin at fixed times, and latency is counted from the time at which a request was due, not from
-the time at which it could be sent: a server that stalls is charged with those that had to wait ("coordinated omission").
+the time at which it could be sent: a server that stalls is charged with those that had to wait ("coordinated
+omission").
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--connections", type=int, default=50, metavar="N", help="requests at a time (50)")
     parser.add_argument("-n", "--requests", type=int, metavar="N", help="stop after so many requests")
     parser.add_argument("-s", "--seconds", type=float, metavar="S", help="stop after so many seconds (10)")
-    parser.add_argument("-r", "--rate", type=float, metavar="R", help="requests a second, in place of as many as possible")
+    parser.add_argument(
+        "-r", "--rate", type=float, metavar="R", help="requests a second, in place of as many as possible"
+    )
     parser.add_argument("--close", action="store_true", help="a new connection for each request")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress line")

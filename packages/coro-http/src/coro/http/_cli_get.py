@@ -37,10 +37,14 @@ def client_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that say how to ask; `bench` has them, too."""
     parser.add_argument("-X", "--method", help="GET unless there is a body, then POST")
     parser.add_argument("-H", "--header", action="append", default=[], metavar="NAME: VALUE", help="a header to send")
-    parser.add_argument("-d", "--data", metavar="TEXT", help="a body; @FILE reads it from a file, @- from standard input")
+    parser.add_argument(
+        "-d", "--data", metavar="TEXT", help="a body; @FILE reads it from a file, @- from standard input"
+    )
     parser.add_argument("-u", "--user", metavar="USER:PASSWORD", help="credentials; the password may be asked for")
     parser.add_argument("--digest", action="store_true", help="send them by Digest, not Basic")
-    parser.add_argument("--proxy", metavar="URL", help="http://, https://, socks5:// or socks5h://; 'env' for http_proxy etc.")
+    parser.add_argument(
+        "--proxy", metavar="URL", help="http://, https://, socks5:// or socks5h://; 'env' for http_proxy etc."
+    )
     parser.add_argument("--unix", metavar="PATH", help="connect to this UNIX socket")
     parser.add_argument("--insecure", action="store_true", help="take any certificate: anybody may answer")
     parser.add_argument("--ca", metavar="FILE", help="trust the certificates in this file")

@@ -111,24 +111,35 @@ class _Brotli:
     def __init__(self, module: Any) -> None:
         self._engine = module.Decompressor()
         self._held = b""
-        self.whole = False
+        self._out = b""  # more than was asked for: the engine gives whole blocks of its own
+        self._more = False  # it stopped because of the limit
+        self._finished = False
+
+    @property
+    def whole(self) -> bool:
+        return self._finished and not self._out
 
     @property
     def pending(self) -> bool:
-        return not self.whole and (bool(self._held) or not self._engine.can_accept_more_data())
+        return bool(self._out) or (not self._finished and (self._more or bool(self._held)))
 
     def feed(self, data: bytes, most: int) -> bytes:
-        if self.whole:
-            return b""
-        # While there is output left the engine takes no input.
-        if not self._engine.can_accept_more_data():
+        out = self._out
+        if len(out) < most and not self._finished:
+            # While there is output left the engine takes no input.
+            if not self._engine.can_accept_more_data():
+                self._held += data
+                data = b""
+            elif self._held:
+                data, self._held = self._held + data, b""
+            made = bytes(self._engine.process(data, output_buffer_limit=most))
+            self._finished = self._engine.is_finished()
+            self._more = bool(made) and not self._finished
+            out = out + made if out else made
+        elif not self._finished:
             self._held += data
-            data = b""
-        elif self._held:
-            data, self._held = self._held + data, b""
-        out = bytes(self._engine.process(data, output_buffer_limit=most))
-        self.whole = self._engine.is_finished()
-        return out
+        self._out = out[most:]
+        return out[:most]
 
 
 class _Zstd:

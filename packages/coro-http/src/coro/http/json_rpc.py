@@ -47,7 +47,8 @@ class Error(HTTPError):
 
 
 class RPCError(Error):
-    """A call failed on the other side, or is to fail there: raised by a handler's function, it becomes the error object.
+    """A call failed on the other side, or is to fail there: raised by a handler's function, it becomes the error
+    object.
 
     ``code`` and ``message`` as the specification has them, ``data`` anything that JSON can write.
     """
@@ -73,12 +74,12 @@ class _Root(Protocol):
     def handle_json_rpc(self, method: str, params: Any) -> Any: ...
 
 
-class json_rpc_handler:  # noqa: N801 (the classic name)
+class json_rpc_handler:
     """Answers POSTs to ``path`` by ``root.handle_json_rpc(method, params)``.
 
-    root: an object with that method, or a function of both arguments. What it returns is the result; RPCError becomes the
-    error object, AttributeError and KeyError for the method's own name "method not found", any other exception "internal
-    error". path: where; ``/jsonrpc``. most: bytes of a request.
+    root: an object with that method, or a function of both arguments. What it returns is the result; RPCError becomes
+    the error object, AttributeError and KeyError for the method's own name "method not found", any other exception
+    "internal error". path: where; ``/jsonrpc``. most: bytes of a request.
     """
 
     def __init__(
@@ -166,16 +167,14 @@ def _dumped(value: Any) -> bytes:
     return json.dumps(value).encode("utf-8")
 
 
-class json_rpc_remote:  # noqa: N801 (the classic name)
+class json_rpc_remote:
     """Calls the methods of a server: ``remote.sum(1, 2)``.
 
     url: where. auth_info: (user, password) for Basic. client: a ``Client`` to use in place of one of its own; it stays
     the caller's. It connects at the first call. Every attribute that is not one of its own is a remote method.
     """
 
-    def __init__(
-        self, url: str, auth_info: tuple[str, str] | None = None, *, client: Client | None = None
-    ) -> None:
+    def __init__(self, url: str, auth_info: tuple[str, str] | None = None, *, client: Client | None = None) -> None:
         self._url = url
         self._auth = auth_info
         self._own = client is None

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 from coro._runtime import scheduler
-from coro.http._client.fields import HeaderTypes
+from coro.http._client.fields import Headers, HeaderTypes
 from coro.http._client.messages import Request, Response
 from coro.http._client.session import UNSET, Client
 from coro.http._client.urls import URL, parse
@@ -48,10 +48,16 @@ class InProcessClient(Client):
         self._server = server(handler)
         self._capacity = capacity
         self._threads: list[scheduler.coro] = []
+        self._begun = False
         options.setdefault("base_url", "http://testserver")
         super().__init__(connector=self._connect_in_process, **options)
 
     def _connect_in_process(self, url: URL) -> Any:
+        if not self._begun:
+            self._begun = True
+            start = getattr(self._handler, "startup", None)
+            if callable(start):
+                start()
         mine, theirs = stream_pair(self._capacity, names=("client", "server"))
         self._threads = [thread for thread in self._threads if not thread.dead]
         self._threads.append(scheduler.spawn(self._serve, theirs, thread_name=f"in-process server of {url.host}"))
@@ -72,9 +78,11 @@ class InProcessClient(Client):
                 thread.shutdown()
                 thread.join()
         self._threads.clear()
-        end = getattr(self._handler, "close", None)
-        if callable(end):
-            end()
+        if self._begun:
+            self._begun = False
+            end = getattr(self._handler, "shutdown", None)
+            if callable(end):
+                end()
 
 
 def client(app: Any, *, kind: Kind = "auto", capacity: int = 65_536, **options: Any) -> InProcessClient:
@@ -91,18 +99,20 @@ def client(app: Any, *, kind: Kind = "auto", capacity: int = 65_536, **options: 
     if kind == "wsgi":
         from coro.http import wsgi
 
-        app = wsgi.handler_for(app)
+        app = wsgi.WSGIHandler(app)
     elif kind == "asgi":
         from coro.http import asgi
 
-        app = asgi.handler_for(app)
+        app = asgi.ASGIHandler(app)
     elif kind != "handler":
         raise ValueError(f"expected the kind 'auto', 'handler', 'wsgi' or 'asgi', not {kind!r}")
     return InProcessClient(app, capacity, **options)
 
 
 def _kind_of(app: Any) -> Kind:
-    if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(getattr(type(app), "__call__", None)):
+    if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(
+        inspect.getattr_static(type(app), "__call__", None)
+    ):
         return "asgi"
     try:
         required = [
@@ -133,9 +143,9 @@ class Mock:
     """A transport that answers from a list: ``Client(transport=mock)``.
 
     ``requests`` are those that came, in order. ``add`` and the methods named after those of HTTP say what is answered;
-    the request's query counts if the URL of the rule has one. Rules of the same method and URL are used in turn, and the
-    last of them for ever. UnexpectedRequest, an AssertionError, for a request without a rule. As a context manager it
-    checks at the end of the block that each rule was used.
+    the request's query counts if the URL of the rule has one. Rules of the same method and URL are used in turn, and
+    the last of them for ever. UnexpectedRequest, an AssertionError, for a request without a rule. As a context manager
+    it checks at the end of the block that each rule was used.
     """
 
     def __init__(self) -> None:
@@ -166,7 +176,7 @@ class Mock:
             made = error if error is not None else answer
         else:
             body = content.encode("utf-8") if isinstance(content, str) else content
-            fields: list[tuple[Any, Any]] = list(headers.items() if hasattr(headers, "items") else headers or ())
+            fields: list[tuple[Any, Any]] = list(Headers(headers).pairs() if headers is not None else ())
             if json is not UNSET:
                 body = _json.dumps(json).encode("utf-8")
                 fields.append(("Content-Type", "application/json"))
@@ -198,7 +208,7 @@ class Mock:
 
     def __call__(self, request: Request) -> Response:
         self.requests.append(request)
-        for rule in self._rules:
+        for rule in sorted(self._rules, key=lambda rule: not rule.with_query):
             url = request.url
             if rule.method != request.method or rule.url.origin != url.origin or rule.url.path != url.path:
                 continue

@@ -247,7 +247,8 @@ class DigestAuth(Auth):
 
     def _user_field(self, given: dict[str, str]) -> str:
         if given.get("userhash", "").lower() == "true":
-            return f'username="{self._hash(f"{self.user}:{given["realm"]}")}"'
+            hashed = self._hash(f"{self.user}:{given['realm']}")
+            return f'username="{hashed}"'
         if self.user.isascii():
             return f'username="{_escaped(self.user)}"'
         # RFC 7616 section 3.4: a name beyond ASCII stands in the extended notation of RFC 8187.

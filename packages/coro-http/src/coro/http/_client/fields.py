@@ -33,7 +33,7 @@ def _checked_name(name: Any) -> str:
         raise TypeError(f"expected the name of a header as str or bytes, not {type(name).__name__}: {name!r}")
     if not _TOKEN.match(name):
         raise LocalError(f"expected a header name of the characters of a token (RFC 9110 section 5.6.2), not {name!r}")
-    return name
+    return str(name)
 
 
 def _checked_value(name: str, value: Any) -> str:

@@ -375,4 +375,3 @@ class BodySource:
             sender.stop()
         whole = self.done and (sender is None or sender.done)
         self.pool.give_back(link, whole)
-

@@ -41,9 +41,7 @@ class Request:
 
     __slots__ = ("body", "extensions", "headers", "method", "url")
 
-    def __init__(
-        self, method: str, url: URL, headers: Headers | None = None, body: Body | None = None
-    ) -> None:
+    def __init__(self, method: str, url: URL, headers: Headers | None = None, body: Body | None = None) -> None:
         self.method = method
         self.url = url
         self.headers = headers if headers is not None else Headers()
@@ -75,9 +73,9 @@ class Request:
 class Response(ResponseState):
     """A response to a request.
 
-    ``status`` is the code, ``elapsed`` how many seconds passed until the head was there. ``content`` is the body. For a response of ``Client.stream`` that is
-    an error until ``read()`` was called, and ``iter_bytes``, ``iter_text``, ``iter_lines`` and ``iter_raw`` give the
-    body as it comes.
+    ``status`` is the code, ``elapsed`` how many seconds passed until the head was there. ``content`` is the body. For a
+    response of ``Client.stream`` that is an error until ``read()`` was called, and ``iter_bytes``, ``iter_text``,
+    ``iter_lines`` and ``iter_raw`` give the body as it comes.
 
     It is true for a status below 400.
     """
@@ -396,9 +394,7 @@ def _gathered(source: BodySource, most: int) -> bytes:
             buffer.write(first)
         buffer.write(piece)
         size += len(piece)
-    raise LimitError(
-        f"the body is larger than {most} bytes; take it in pieces with stream(), or allow more", 413, most
-    )
+    raise LimitError(f"the body is larger than {most} bytes; take it in pieces with stream(), or allow more", 413, most)
 
 
 def _phrase(status: int) -> str:

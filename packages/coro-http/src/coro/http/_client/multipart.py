@@ -126,7 +126,7 @@ def _size(file: Any) -> int | None:
         file.seek(at)
     except (OSError, AttributeError, ValueError):
         return None
-    return max(0, end - at)
+    return max(0, int(end) - int(at))
 
 
 def _file(file: Any) -> Body:

@@ -109,8 +109,8 @@ class response_file:
 class request:
     """A request of a ``client`` and its response.
 
-    ``method``, ``uri``, ``qheaders`` and ``qcontent`` are what was sent. Once ``wait()`` has returned: ``response`` (the
-    status line), ``version`` ("1.1"), ``reply_code`` (an int), ``reason``, ``rheader`` (a ``header_set``), and
+    ``method``, ``uri``, ``qheaders`` and ``qcontent`` are what was sent. Once ``wait()`` has returned: ``response``
+    (the status line), ``version`` ("1.1"), ``reply_code`` (an int), ``reason``, ``rheader`` (a ``header_set``), and
     ``content``, or ``rfile`` for a request of ``GET_file``.
     """
 
@@ -194,9 +194,7 @@ class client:
 
     # -- requests
 
-    def send_request(
-        self, method: str, uri: str, headers: Any, content: Any = None, force: bool = False
-    ) -> request:
+    def send_request(self, method: str, uri: str, headers: Any, content: Any = None, force: bool = False) -> request:
         """Send a request and return it without waiting for its response.
 
         method, uri: as they stand in the request line. headers: a ``header_set``, mapping or pairs; Host is added.
@@ -321,7 +319,7 @@ class client:
             head = self._event()
         if not isinstance(head, h1.Response):
             raise ConnectionClosed("the server closed the connection without a response")
-        req.version = "%d.%d" % head.version
+        req.version = f"{head.version[0]}.{head.version[1]}"
         req.reply_code = head.status
         req.reason = bytes(head.reason).decode("latin-1")
         req.response = f"HTTP/{req.version} {req.reply_code} {req.reason}"

@@ -66,9 +66,7 @@ class Pool(PoolState):
     def statistics(self) -> PoolStatistics:
         """Figures for debugging."""
         waiting = len(self._places.waiting) + sum(len(s.waiting) for s in self._origins.values())
-        return PoolStatistics(
-            self._used, self._idle_count, waiting, self.limits.connections, self._made, self._reused
-        )
+        return PoolStatistics(self._used, self._idle_count, waiting, self.limits.connections, self._made, self._reused)
 
     def take(self, key: Hashable, connect: Callable[[], tuple[Any, Any]], seconds: float | None) -> Link:
         """A link to what ``key`` stands for, which now is the caller's: an idle one, or what ``connect()`` makes, a

@@ -1,5 +1,5 @@
-"""``Client``: from a call to a response. Builds the request, finds its way, follows redirects, answers challenges, tries
-again, and reads the body.
+"""``Client``: from a call to a response. Builds the request, finds its way, follows redirects, answers challenges,
+tries again, and reads the body.
 
 The layers, from the outside in; each calls the next:
 
@@ -14,8 +14,10 @@ CVE-2024-37891 of other clients): credentials, cookies of the caller and other f
 origin that the caller named, and are gone after a redirect to another one, in which scheme and port count as well. They
 do not come back when a later redirect leads home.
 
-The shortest way, a GET without options over a connection that is open, is a function of its own, ``_quick``: it does the
-same with a head that was made before. Cost: see the benchmarks; most of it are the two system calls.
+This file is long because the layers share the state of one call; what stands by itself is in the other rooms.
+
+The shortest way, a GET without options over a connection that is open, is a function of its own, ``_quick``: it does
+the same with a head that was made before. Cost: see the benchmarks; most of it are the two system calls.
 """
 
 from __future__ import annotations
@@ -54,7 +56,6 @@ from coro.http.exceptions import (
     ReadTimeout,
     RequestError,
     TooManyRedirects,
-    UnsupportedURL,
     WriteError,
     WriteTimeout,
 )
@@ -79,8 +80,17 @@ SENSITIVE = frozenset(
     }
 )
 #: Fields that describe a body, which go when a redirect drops it.
-_ABOUT_BODY = ("content-type", "content-length", "content-encoding", "content-language", "content-location",
-               "transfer-encoding", "digest", "last-modified", "expect")
+_ABOUT_BODY = (
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "transfer-encoding",
+    "digest",
+    "last-modified",
+    "expect",
+)
 #: Bytes of a body that are read to keep the connection before a redirect is followed or a challenge answered.
 DRAINED = 65_536
 #: URLs whose requests are kept ready.
@@ -304,7 +314,14 @@ class Client:
         no address.
         """
         request = self.build(
-            method, url, params=params, headers=headers, content=content, data=data, json=json, files=files,
+            method,
+            url,
+            params=params,
+            headers=headers,
+            content=content,
+            data=data,
+            json=json,
+            files=files,
             cookies=cookies,
         )
         return self.send(
@@ -689,8 +706,10 @@ class Client:
         if call.expect and request.body is not None:
             request.headers["Expect"] = "100-continue"
         timeout = call.timeout
-        again = call.retries.stale and request.method in call.retries.methods and (
-            request.body is None or request.body.again
+        again = (
+            call.retries.stale
+            and request.method in call.retries.methods
+            and (request.body is None or request.body.again)
         )
         while True:
             link = self.pool.take(key, lambda: self._connected(url, proxy, plain_proxy, timeout), timeout.pool)
@@ -731,8 +750,7 @@ class Client:
         """A new stream to the URL's server, and the sock below it."""
         first = url if proxy is None else proxy
         if self._connector is not None:
-            stream = self._connector(url)
-            return stream, None
+            return self._connector(url), None
         raw = self._connect(first, timeout)
         stream: Any = raw
         try:

@@ -121,8 +121,8 @@ def parse(text: str | URL, schemes: tuple[str, ...] = ("http", "https")) -> URL:
 
     text: an absolute URL; a ``URL`` is returned as it is. schemes: which are allowed.
 
-    Raises UnsupportedURL when it has no scheme or host, another scheme, a port that is no number from 1 to 65535, control
-    characters, or a host that is no name or address; TypeError unless it is a str.
+    Raises UnsupportedURL when it has no scheme or host, another scheme, a port that is no number from 1 to 65535,
+    control characters, or a host that is no name or address; TypeError unless it is a str.
     """
     if isinstance(text, URL):
         if text.scheme not in schemes:
@@ -165,7 +165,9 @@ def _parse(text: str, schemes: tuple[str, ...]) -> URL:
         raise UnsupportedURL(f"expected a URL that begins with {_listed(schemes)}, not {_short(text)}")
     scheme = match[1].lower()
     if scheme not in schemes:
-        raise UnsupportedURL(f"expected a URL that begins with {_listed(schemes)}, not with {scheme}://: {_short(text)}")
+        raise UnsupportedURL(
+            f"expected a URL that begins with {_listed(schemes)}, not with {scheme}://: {_short(text)}"
+        )
     rest = text[match.end() + 2 :]
     end = min((i for i in (rest.find(c) for c in "/?#") if i >= 0), default=len(rest))
     userinfo, host, port = _authority(rest[:end], scheme)
@@ -271,7 +273,8 @@ def with_params(url: URL, params: Params | None) -> URL:
 def join(base: URL, reference: str, schemes: tuple[str, ...] = ("http", "https")) -> URL:
     """What ``reference`` means in a document at ``base`` (RFC 3986 section 5.2); a redirect's Location is one.
 
-    A reference without a fragment inherits the base's (RFC 9110 section 10.2.2). Raises UnsupportedURL as ``parse`` does.
+    A reference without a fragment inherits the base's (RFC 9110 section 10.2.2). Raises UnsupportedURL as ``parse``
+    does.
     """
     _check_text(reference)
     reference = reference.strip(" ")
