@@ -64,6 +64,7 @@ cdef extern from "Python.h":
 cdef enum:
     BLOCK = 65536           # bytes of the block that everybody receives into
     SLICE = 262144          # bytes sent under one deadline
+    SMALL = 800             # characters of text that nobody would compress
     JOIN = 65536            # a piece of a body up to this size is copied behind its frame
 
     P_NONE = 0
@@ -415,6 +416,7 @@ cdef class connection:
                 if self.taken or self.h1.must_close:
                     break
                 r = None
+                self.h1.c_forget()
             if self.taken:
                 if self.returned is not None:
                     self.returned.wait()
@@ -458,8 +460,6 @@ cdef class connection:
         cdef Registry g = self.registry
         cdef Head head = r.head
         cdef object result, handler = None
-        if g.draining:
-            self.h1.must_close = True
         try:
             if g.routes:
                 handler = g.routes.get(PyBytes_FromStringAndSize(head.text, head.target_at + r.path_len))
@@ -467,7 +467,7 @@ cdef class connection:
             if result is None:
                 if not r.finished and not self.taken:
                     g.answer(r, result)
-            elif type(result) is str and not r.started and r.added is None and r.replies is None:
+            elif type(result) is str and len(<str>result) < SMALL and not r.started:
                 r.respond_text(result)
             else:
                 g.answer(r, result)
@@ -585,10 +585,10 @@ cdef class connection:
         cdef Py_ssize_t n
         if self.h1.reading == 0 or self.h1.eof:
             return 0                            # nothing can be under way
-        if self.fast is None:
-            return 0
+        if self.raw is not self.conn:
+            return 0                            # TLS has an end of its own
         try:
-            self.fast.shutdown(coro.SHUT.WR)
+            self.conn.shutdown(coro.SHUT.WR)
             while left > 0:
                 self.h1.at = self.h1.stop
                 n = self.fill(P_LINGER)
@@ -943,6 +943,8 @@ cdef class http_request:
                 fields += self.added
             if self.replies is not None:
                 fields += self.replies.items()
+        if self.connection.registry.draining:
+            c.must_close = True
         if status >= 200 and not self.body_over and not self.continued:
             # The client may send the body it has announced, or not: nobody can know what its next bytes are.
             c.must_close = True
@@ -1092,7 +1094,7 @@ cdef class http_request:
         cdef connection conn = self.connection
         cdef h1_out *o
         cdef bytes line, whole
-        if (self.started or c.writing != 1 or c.must_close or c.is_head or not self.head.minor or not self.body_over
+        if (self.started or conn.registry.draining or c.writing != 1 or c.must_close or c.is_head or not self.head.minor or not self.body_over
                 or n > JOIN or self.added is not None or self.replies is not None or self.head.method_len == 7):
             self.respond(200, [("content-type", PyBytes_FromStringAndSize(kind, kind_len))], PyBytes_FromStringAndSize(p, n))
             return 0

@@ -105,6 +105,7 @@ cdef class Connection:
     cdef int c_feed_eof(self) except -1
     cdef int own_copy(self, Py_ssize_t room) except -1
     cdef int c_keep(self) except -1
+    cdef int c_forget(self) except -1
     cdef int c_next(self) except -1
     cdef bint c_has_input(self) noexcept
     cdef int fail(self, int code) except -1

@@ -516,6 +516,16 @@ cdef class Connection:
             self.own_copy(self.stop - self.at)
         return 0
 
+    cdef int c_forget(self) except -1:
+        """Between two messages: give back all memory that can be had again."""
+        if self.reading == R_HEAD and self.at == self.stop:
+            self.head = self.trailers = None
+            if self.scan.spans != NULL:
+                free(self.scan.spans)
+                self.scan.spans = NULL
+                self.scan.room = 0
+        return 0
+
     cdef int c_feed_eof(self) except -1:
         self.eof = True
         return 0

@@ -73,7 +73,7 @@ class coro_status_handler:  # noqa: N801
             raise HTTPException(404)
         rows = "".join(
             f"<tr><td>{thread.id}</td><td>{escape(str(thread.name))}</td><td><pre>{escape(coro.where(thread))}</pre></td></tr>\n"
-            for thread in sorted(coro.all_threads().values(), key=lambda t: t.id)
+            for thread in sorted(coro.all_threads.values(), key=lambda t: t.id)
         )
         page = (
             "<!DOCTYPE html>\n<html><head><meta charset=utf-8><title>status</title></head><body>"
