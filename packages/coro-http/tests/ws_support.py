@@ -56,9 +56,9 @@ def pair(
     return sides[0], sides[1]
 
 
-def raw(role: str = "server", **options: Any) -> tuple[Any, WebSocket]:
+def raw(role: str = "server", capacity: int = 1 << 20, **options: Any) -> tuple[Any, WebSocket]:
     """A WebSocket of this role, and the bare stream of its peer."""
-    left, right = stream_pair(1 << 20)
+    left, right = stream_pair(capacity)
     names = ("max_frame", "max_message", "max_inflated", "max_fragments", "deflate", "assemble")
     codec = Codec(role, **{name: options.pop(name) for name in names if name in options})
     return left, WebSocket(right, codec, **{"ping_interval": None, **options})
@@ -70,7 +70,6 @@ def refused(options: dict[str, Any], *frames: bytes, role: str = "server") -> tu
     from coro.http.exceptions import WebSocketClosed
 
     stream, ws = raw(role, close_timeout=1.0, **options)
-    peer = Codec("client" if role == "server" else "server", max_frame=None, max_message=None)
 
     def write() -> None:
         try:
@@ -88,7 +87,6 @@ def refused(options: dict[str, Any], *frames: bytes, role: str = "server") -> tu
     except WebSocketClosed as e:
         cause = e.__cause__
     other = Codec("server" if role == "client" else "client", max_frame=None, max_message=None)
-    del peer
     code = 0
     while data := stream.recv(65536):
         other.feed(data)

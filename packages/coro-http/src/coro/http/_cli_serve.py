@@ -244,6 +244,8 @@ def _alone(args: argparse.Namespace, addresses: list[Any]) -> None:
 
 def _work(worker: Any, args: argparse.Namespace) -> None:
     """A worker process, from its fork to its end."""
+    # Ctrl-C reaches all processes of a terminal; the supervisor tells its workers in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     began = time.monotonic()
     if args.reload:
         coro.spawn(_watch, args, thread_name="watch over the sources", daemon=True)

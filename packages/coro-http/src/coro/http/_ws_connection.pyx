@@ -29,8 +29,7 @@ from collections import deque
 from os import urandom
 from typing import NamedTuple
 
-from coro import SHUT, ClosedError, Interrupted, condition_variable, move_on_after, shield, with_timeout
-from coro import TimeoutError as CoroTimeoutError
+from coro import SHUT, ClosedError, Interrupted, LoopError, condition_variable, move_on_after, shield, with_timeout
 from coro.http.exceptions import LocalError, WebSocketClosed, WebSocketProtocolError
 
 require_abi()
@@ -374,6 +373,10 @@ cdef class WebSocket:
             self.wait_for_bulk()
         self.put(self.codec.fragment(data, final=final))
 
+    def _waiting_control(self):
+        """For tests: control frames that wait."""
+        return list(self.control)
+
     def _send_ping(self, bytes payload):
         """For the classic interface: a ping whose pong nobody waits for."""
         if self.ended is not None or self.codec.close_sent:
@@ -455,7 +458,10 @@ cdef class WebSocket:
         """Have somebody send what waits: whoever sends now, or a thread of ours."""
         if not self.flushing and self.ended is None:
             self.flushing = True
-            spawn_internal(self._flush, (), True)
+            try:
+                spawn_internal(self._flush, (), True)
+            except LoopError:
+                self._flush()       # the loop is ending: nobody else can
         return 0
 
     def _flush(self):
@@ -724,7 +730,7 @@ cdef class WebSocket:
         try:
             while not self.codec.closing and self.ended is None:
                 if not self.heard and not self.alive():
-                    self.fail(1011, "no answer to a ping", CoroTimeoutError("the peer did not answer a ping in time"))
+                    self.fail(1011, "no answer to a ping", TimeoutError("the peer did not answer a ping in time"))
                 return
         finally:
             if self.ended is None:

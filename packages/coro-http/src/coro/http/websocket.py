@@ -41,7 +41,6 @@ from coro.http._ws_handshake import (
 )
 from coro.http.exceptions import (
     HandshakeError,
-    HTTP_Upgrade,
     RemoteError,
     TooMuchData,
     UnknownOpcode,
@@ -316,6 +315,16 @@ def _response(conn: Any, codec: Any) -> tuple[Any, bytes]:
 # -- the classic interface
 
 
+class _Opened:
+    """A connection for which a websocket is being made, and its thread."""
+
+    __slots__ = ("thread", "ws")
+
+    def __init__(self, ws: WebSocket) -> None:
+        self.ws = ws
+        self.thread: Any = None
+
+
 class handler:  # noqa: N801 (the classic name)
     """A classic handler for one path: ``factory(protocol, request, handler)`` makes a ``websocket`` (or a child of it)
     for each connection. ``protocol`` is ``"rfc6455"``.
@@ -328,7 +337,7 @@ class handler:  # noqa: N801 (the classic name)
         self.path = path
         self.factory = factory
         self.options = options
-        self._open: dict[int, WebSocket] = {}
+        self._open: dict[int, _Opened] = {}
 
     def match(self, request: Any) -> bool:
         """Whether the request asks for a WebSocket at our path."""
@@ -336,23 +345,24 @@ class handler:  # noqa: N801 (the classic name)
         return request.path == self.path and request.method == "get" and "websocket" in upgrade.lower()
 
     def handle_request(self, request: Any) -> None:
-        """Answer, call the factory, and raise HTTP_Upgrade. A bad request is answered with an error."""
+        """Answer, call the factory, and wait until its websocket has ended. A bad request is answered with an error."""
         try:
             ws = accept(request, **self.options, _assemble=False)
         except HandshakeError:
             return
-        self._open[id(request)] = ws
+        opened = _Opened(ws)
+        self._open[id(request)] = opened
         try:
             self.factory("rfc6455", request, self)
         except BaseException:
             ws.close(1011)
             raise
         finally:
-            unclaimed = self._open.pop(id(request), None)
-        if unclaimed is not None:
-            unclaimed.close(1011)
-            return
-        raise HTTP_Upgrade
+            del self._open[id(request)]
+        if opened.thread is None:
+            ws.close(1011)  # the factory made no websocket
+        else:
+            opened.thread.join()
 
 
 class ws_packet:  # noqa: N801 (the classic name)
@@ -388,11 +398,12 @@ class websocket:  # noqa: N801 (the classic name)
         self.proto = proto
         self.request = http_request
         self.handler = handler
-        self._ws = handler._open.pop(id(http_request))
+        opened = handler._open[id(http_request)]
+        self._ws = opened.ws
         self.stream = self.conn = self._ws.stream
         self.send_mutex = coro.mutex()
         self._text: bool | None = None
-        coro.spawn(self.read_thread, thread_name=f"websocket {getattr(http_request, 'peer', '')}")
+        opened.thread = coro.spawn(self.read_thread, thread_name=f"websocket {getattr(http_request, 'peer', '')}")
 
     def read_thread(self) -> None:
         """The body of the thread that reads."""
@@ -404,10 +415,7 @@ class websocket:  # noqa: N801 (the classic name)
         except WebSocketClosed:
             pass
         finally:
-            try:
-                self.handle_close()
-            finally:
-                self.request.connection.hand_back()
+            self.handle_close()
 
     def handle_packet(self, packet: ws_packet) -> bool | None:
         """A data frame has come. Return True to close the connection."""

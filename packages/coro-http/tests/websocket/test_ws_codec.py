@@ -144,6 +144,7 @@ _DEFLATE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(what=st.lists(_ITEM, max_size=8), role=st.sampled_from(["client", "server"]), deflate=_DEFLATE, data=st.data())
 def test_round_trip(what: list, role: str, deflate: Deflate | None, data: st.DataObject) -> None:
@@ -154,6 +155,7 @@ def test_round_trip(what: list, role: str, deflate: Deflate | None, data: st.Dat
     assert received(Codec(role, deflate=deflate), *pieces) == events
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(data=st.one_of(st.text(max_size=500), st.binary(max_size=500)), size=st.integers(1, 200), deflate=_DEFLATE)
 def test_fragments_of_a_message(data: str | bytes, size: int, deflate: Deflate | None) -> None:
@@ -425,6 +427,7 @@ def _wire(draw: st.DrawFn) -> bytes:
 #   one is compared only as "refused".
 # - wsproto reads a text's fault at the end of a frame, we at the byte; both refuse.
 # - we limit sizes, so messages here are small.
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(wire=_wire(), client=st.booleans())
 def test_beside_wsproto(wire: bytes, client: bool) -> None:
