@@ -42,7 +42,6 @@ def served() -> Iterator[str]:
 
 def coro(connections: int, count: int) -> Figures:
     import coro as coro_core
-
     from coro.http.client import Client
 
     watch = Stopwatch()
