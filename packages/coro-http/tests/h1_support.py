@@ -12,8 +12,8 @@ Message = tuple[object, ...]
 
 
 def server_messages(pieces: Iterable[bytes], **limits: int) -> tuple[list[Message], RemoteError | None]:
-    """What a server reads of these pieces, with each request answered at once: (method, target, fields, body, trailers),
-    and the error that ended it."""
+    """What a server reads of these pieces, with each request answered at once: (method, target, fields, body,
+    trailers), and the error that ended it."""
     c = h1.Connection(h1.SERVER, **limits)
     found: list[Message] = []
     request: h1.Request | None = None
@@ -44,7 +44,9 @@ def server_messages(pieces: Iterable[bytes], **limits: int) -> tuple[list[Messag
     return found, None
 
 
-def client_messages(pieces: Iterable[bytes], methods: Iterable[str] = ("GET",)) -> tuple[list[Message], RemoteError | None]:
+def client_messages(
+    pieces: Iterable[bytes], methods: Iterable[str] = ("GET",)
+) -> tuple[list[Message], RemoteError | None]:
     """What a client reads of these pieces as answers to these requests: (status, reason, fields, body)."""
     c = h1.Connection(h1.CLIENT)
     for method in methods:
@@ -94,7 +96,8 @@ CORPUS = [
 def request(rng: random.Random) -> bytes:
     """A request that is right in form."""
     lines = [
-        b"%s %s HTTP/1.%d" % (
+        b"%s %s HTTP/1.%d"
+        % (
             rng.choice([b"GET", b"POST", b"PUT", b"DELETE", b"X-Y"]),
             rng.choice([b"/", b"/a/b?c=d", b"*", b"/%41", b"http://h/p"]),
             rng.choice([1, 1, 1, 0]),
@@ -146,10 +149,37 @@ def chunked(rng: random.Random, body: bytes) -> bytes:
 
 
 FRAGMENTS = [
-    b"\r", b"\n", b"\r\n", b"\0", b" ", b"\t", b":", b"0", b"-", b"+1", b"0x5", b"_", b"\x0b", b"\x80", b"\xb2", b";",
-    b"Content-Length: 3\r\n", b"Content-Length: 3, 3\r\n", b"Transfer-Encoding: chunked\r\n",
-    b"Transfer-Encoding: identity\r\n", b"transfer-encoding : chunked\r\n", b"Host: b\r\n", b"Content-Length:+5\r\n",
-    b"X: a\r\n b\r\n", b"HTTP/1.1", b"HTTP/2.0", b"HTTP/1.9", b"5\r\nhello\r\n", b"0\r\n\r\n", b"\r\n\r\n", b"GET / HTTP/1.1\r\n",
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b"\0",
+    b" ",
+    b"\t",
+    b":",
+    b"0",
+    b"-",
+    b"+1",
+    b"0x5",
+    b"_",
+    b"\x0b",
+    b"\x80",
+    b"\xb2",
+    b";",
+    b"Content-Length: 3\r\n",
+    b"Content-Length: 3, 3\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Transfer-Encoding: identity\r\n",
+    b"transfer-encoding : chunked\r\n",
+    b"Host: b\r\n",
+    b"Content-Length:+5\r\n",
+    b"X: a\r\n b\r\n",
+    b"HTTP/1.1",
+    b"HTTP/2.0",
+    b"HTTP/1.9",
+    b"5\r\nhello\r\n",
+    b"0\r\n\r\n",
+    b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\n",
 ]
 
 

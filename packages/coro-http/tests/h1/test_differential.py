@@ -1,7 +1,7 @@
 """The codec beside h11 and httptools (llhttp), on messages that are made and damaged by a seed.
 
-We accept nothing that h11 rejects, but for the rows of ACCEPTED; what is accepted by both is understood alike. httptools
-is more lenient than either; where it accepts what we accept, it understands the same.
+We accept nothing that h11 rejects, but for the rows of ACCEPTED; what is accepted by both is understood alike.
+httptools is more lenient than either; where it accepts what we accept, it understands the same.
 
 CORO_HTTP_MESSAGES is how many messages there are, CORO_HTTP_SEED where they begin.
 """
@@ -14,10 +14,10 @@ import re
 from typing import Any
 
 import h1_support
+import h11
 import httptools
 import pytest
 
-import h11
 from coro.http.exceptions import RemoteError
 
 MESSAGES = int(os.environ.get("CORO_HTTP_MESSAGES", "3000"))

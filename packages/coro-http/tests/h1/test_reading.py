@@ -149,7 +149,8 @@ def test_an_error_is_told_again() -> None:
 
 class TestResponses:
     def test_informational_responses_come_first(self) -> None:
-        data = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
+        data = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n"
+        data += b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
         messages, error = h1_support.client_messages([data])
         assert error is None
         assert [m[0] for m in messages] == [100, 103, 200]

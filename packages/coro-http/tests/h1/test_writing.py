@@ -22,7 +22,9 @@ def asked(request: bytes = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") -> h1.Connectio
 
 def test_a_response_with_a_length() -> None:
     c = asked()
-    assert c.response(200, [("Content-Length", 3), ("X", "y")]) == b"HTTP/1.1 200 OK\r\nX: y\r\ncontent-length: 3\r\n\r\n"
+    assert (
+        c.response(200, [("Content-Length", 3), ("X", "y")]) == b"HTTP/1.1 200 OK\r\nX: y\r\ncontent-length: 3\r\n\r\n"
+    )
     assert c.data(b"ab") + c.data(bytearray(b"c")) == b"abc"
     assert c.end() == b""
 

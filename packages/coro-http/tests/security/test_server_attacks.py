@@ -265,8 +265,10 @@ def test_many_small_chunks_cost_little() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/../secret", "/..%2fsecret", "/%2e%2e/secret", "/%2e%2e%2fsecret", "//etc/passwd", "/a/../../secret", "/..\\secret",
-        "/link", "/linked/secret", "/file.txt%00.html", "/.hidden", "/%c0%ae%c0%ae/secret", "/....//secret", "/file.txt/",
+        "/../secret", "/..%2fsecret", "/%2e%2e/secret", "/%2e%2e%2fsecret", "//etc/passwd",
+        "/a/../../secret", "/..\\secret",
+        "/link", "/linked/secret", "/file.txt%00.html", "/.hidden", "/%c0%ae%c0%ae/secret",
+        "/....//secret", "/file.txt/",
         "/fifo", "/a/../file.txt",
     ],
 )  # fmt: skip
@@ -322,8 +324,8 @@ def test_digests_cannot_be_replayed() -> None:
 
         response = h(f"{h(f'u:default:{password}')}:{nonce}:{nc}:c:auth:{h(f'GET:{uri}')}")
         return (
-            f'GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Digest username="u", realm="default", nonce="{nonce}", uri="{uri}", '
-            f'algorithm=SHA-256, response="{response}", qop=auth, nc={nc}, cnonce="c"\r\n\r\n'
+            f'GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Digest username="u", realm="default", nonce="{nonce}", '
+            f'uri="{uri}", algorithm=SHA-256, response="{response}", qop=auth, nc={nc}, cnonce="c"\r\n\r\n'
         ).encode()
 
     with serving(handlers.auth_handler({"u": "pw"}, Inner())) as server:
@@ -392,7 +394,7 @@ def test_the_proxy_protocol(header: bytes, client: str | None) -> None:
             assert [m[2].decode() for m in messages(answer)] == ([] if client is None else [client])
 
     if client is None:
-        with pytest.raises(BaseException):  # noqa: B017, PT011 (the connection's thread ends with the reason)
+        with pytest.raises(BaseException):  # noqa: B017 (the connection's thread ends with the reason)
             run()
     else:
         run()
@@ -413,9 +415,11 @@ def test_forms_beyond_their_limits() -> None:
 
     def body(*parts: bytes) -> bytes:
         data = b"".join(b"--B\r\nContent-Disposition: form-data; " + p + b"\r\n" for p in parts) + b"--B--\r\n"
-        return b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: %d\r\n\r\n" % len(
-            data
-        ) + data
+        return (
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: %d\r\n\r\n"
+            % len(data)
+            + data
+        )
 
     with serving(handler) as server:
         good = body(b'name="a"\r\n\r\n1', b'name="f"; filename="../x"\r\n\r\n' + b"xyz" * 5000)
@@ -448,7 +452,13 @@ def test_threads_that_are_killed_at_any_point() -> None:
                 coro.sleep_relative(1000)
             return b"x" * 20_000_000
 
-        for sent in (b"", b"GET /", GET % b"/sleep", GET % b"/big", b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"):
+        for sent in (
+            b"",
+            b"GET /",
+            GET % b"/sleep",
+            GET % b"/big",
+            b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
+        ):
             with serving(handler) as server, connected(server) as conn:
                 conn.send(sent)
                 coro.testing.wait_all_blocked()

@@ -38,19 +38,52 @@ REFUSED: list[tuple[str, bytes, int]] = [
     *(
         (f"the length {text!r}", HEAD + b"Content-Length: " + text + b"\r\n\r\n" + INSIDE, 400)
         for text in (
-            b"+0", b"-1", b"0x1f", b"1_0", b"1 0", b"", b"\xb2", b"\xd9\xa1", b"9" * 20, b"9223372036854775808", b"1.0", b"1e1",
+            b"+0",
+            b"-1",
+            b"0x1f",
+            b"1_0",
+            b"1 0",
+            b"",
+            b"\xb2",
+            b"\xd9\xa1",
+            b"9" * 20,
+            b"9223372036854775808",
+            b"1.0",
+            b"1e1",
         )
     ),
     *(
-        (f"the chunk size {text!r}", HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + text + b"\r\nhello\r\n0\r\n\r\n" + INSIDE, 400)
+        (
+            f"the chunk size {text!r}",
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + text + b"\r\nhello\r\n0\r\n\r\n" + INSIDE,
+            400,
+        )
         for text in (
-            b"+5", b"-5", b"0x5", b"5_", b" 5", b"5 ", b"5\t", b"", b"g", b"\xb5", b"5 ;x", b"5\x00", b"5;\x00", b"f" * 16,
-            b"5;a=\"\n\"", b"5\r",
+            b"+5",
+            b"-5",
+            b"0x5",
+            b"5_",
+            b" 5",
+            b"5 ",
+            b"5\t",
+            b"",
+            b"g",
+            b"\xb5",
+            b"5 ;x",
+            b"5\x00",
+            b"5;\x00",
+            b"f" * 16,
+            b'5;a="\n"',
+            b"5\r",
         )
     ),
     # chunk ends: h11 CVE-2025-43859 did not look at the two bytes behind the data
     *(
-        (f"behind a chunk {text!r}", HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello" + text + b"0\r\n\r\n" + INSIDE, 400)
+        (
+            f"behind a chunk {text!r}",
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello" + text + b"0\r\n\r\n" + INSIDE,
+            400,
+        )
         for text in (b"XX", b"\n", b"\r", b"\r\r", b"\n\n", b"\r\n\r\n", b"x\r\n")
     ),
     ("a bare LF ends a chunk line", HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n" + INSIDE, 400),
@@ -58,8 +91,14 @@ REFUSED: list[tuple[str, bytes, int]] = [
     *(
         (f"trailer {text!r}", HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + text + b"\r\n\r\n", 400)
         for text in (
-            b"GET /admin HTTP/1.1", b"Content-Length: 5", b"Transfer-Encoding: chunked", b"Host: b", b" x: y", b"a b: c",
-            b"X:\0", b"X: y\nZ: w",
+            b"GET /admin HTTP/1.1",
+            b"Content-Length: 5",
+            b"Transfer-Encoding: chunked",
+            b"Host: b",
+            b" x: y",
+            b"a b: c",
+            b"X:\0",
+            b"X: y\nZ: w",
         )
     ),
     # line ends and blanks: waitress GHSA-pg36, GHSA-m5ff, GHSA-968f; aiohttp CVE-2023-37276

@@ -41,9 +41,9 @@ _FROM = {
 
 if _typing.TYPE_CHECKING:
     from coro.http import h1 as h1
-    from coro.http.exceptions import HTTP_Upgrade, HTTPError, HTTPException, LocalError, RemoteError
     from coro.http._connection import connection, http_request
     from coro.http._server import serve, server
+    from coro.http.exceptions import HTTP_Upgrade, HTTPError, HTTPException, LocalError, RemoteError
     from coro.http.headers import header_set
     from coro.http.routing import App, Hosts, Response, redirect
 else:

@@ -12,13 +12,13 @@ shutdown(2), which the waiting thread sees as the end of its stream: no interrup
 wrong moment. What counts: a head as a whole; silence between requests; a body against a rate, only while its reader
 waits; each piece that is sent.
 
-What a handler leaves unread of a body is read up to a limit, or the connection is closed after the answer: it must never
-be taken for a request. A connection that is closed with something unread first ends its own direction and reads on for a
-while, so that the answer is not lost in a reset (RFC 9112 9.6).
+What a handler leaves unread of a body is read up to a limit, or the connection is closed after the answer: it must
+never be taken for a request. A connection that is closed with something unread first ends its own direction and reads
+on for a while, so that the answer is not lost in a reset (RFC 9112 9.6).
 
 Cost: two system calls a request, about 500 bytes and the thread's stack for an idle connection. Rejected: a timer per
-connection (an entry in a heap for each wait), a thread per request (a microsecond more, and answers would have to be put
-in order), a buffer per connection (16 KiB for nothing in most of ten thousand).
+connection (an entry in a heap for each wait), a thread per request (a microsecond more, and answers would have to be
+put in order), a buffer per connection (16 KiB for nothing in most of ten thousand).
 
 Longer than most files here: a request and its connection share their fields, and a Cython class cannot be spread over
 modules.
@@ -264,8 +264,8 @@ cdef class connection:
     """connection(server, conn, addr, registry, raw=None)\n--\n\n\
     One client of a server: ``run()`` reads its requests until it goes.
 
-    ``conn`` is the stream, ``addr`` the peer's address, ``raw`` the sock below a stream of TLS. ``remote`` is the address
-    that a trusted proxy has told, ``local`` that of this side.
+    ``conn`` is the stream, ``addr`` the peer's address, ``raw`` the sock below a stream of TLS. ``remote`` is the
+    address that a trusted proxy has told, ``local`` that of this side.
     """
 
     def __init__(self, server, conn, addr, Registry registry not None, raw=None):
@@ -948,7 +948,8 @@ cdef class http_request:
         if status >= 200 and not self.body_over and not self.continued:
             # The client may send the body it has announced, or not: nobody can know what its next bytes are.
             c.must_close = True
-        elif status >= 200 and not self.body_over and c.body == BODY_LENGTH and c.left > self.connection.registry.drain_limit:
+        elif status >= 200 and not self.body_over and c.body == BODY_LENGTH and c.left >
+        self.connection.registry.drain_limit:
             if not self.body_began:
                 c.must_close = True
         o = output()
@@ -1089,15 +1090,14 @@ cdef class http_request:
         cdef const char *p = PyUnicode_AsUTF8AndSize(value, &n)
         self.respond_plain(b"text/plain; charset=utf-8", 25, value, p, n)
 
-    cdef int respond_plain(self, const char *kind, Py_ssize_t kind_len, object owner, const char *p, Py_ssize_t n) except -1:
-        cdef Connection c = self.h1
-        cdef connection conn = self.connection
-        cdef h1_out *o
-        cdef bytes line, whole
-        if (self.started or conn.registry.draining or c.writing != 1 or c.must_close or c.is_head or not self.head.minor or not self.body_over
+    cdef int respond_plain(self, const char *kind, Py_ssize_t kind_len, object owner, const char *p, Py_ssize_t n)
+    except -1:
+        cdef Connection c = self.h1 cdef connection conn = self.connection cdef h1_out *o cdef bytes line, whole if
+        (self.started or conn.registry.draining or c.writing != 1 or c.must_close or c.is_head or not self.head.minor or
+        not self.body_over
                 or n > JOIN or self.added is not None or self.replies is not None or self.head.method_len == 7):
-            self.respond(200, [("content-type", PyBytes_FromStringAndSize(kind, kind_len))], PyBytes_FromStringAndSize(p, n))
-            return 0
+            self.respond(200, [("content-type", PyBytes_FromStringAndSize(kind, kind_len))],
+            PyBytes_FromStringAndSize(p, n)) return 0
         # The usual case: HTTP/1.1, the connection goes on, everything is there.
         tell_date()
         line = conn.registry.server_line
@@ -1174,8 +1174,8 @@ cdef class http_request:
     # -- the classic interface
 
     def push(self, data, flush=False):
-        """Send a piece of the answer, str (UTF-8) or bytes. The first call sends the head before it; ``flush`` sends what
-        is held back."""
+        """Send a piece of the answer, str (UTF-8) or bytes. The first call sends the head before it; ``flush`` sends
+        what is held back."""
         if self.classic is None:
             from coro.http.protocol import classic_output
             self.classic = classic_output(self)

@@ -70,23 +70,23 @@ class _Stream:
             self.stream.close()
 
 
-class server:  # noqa: N801 (the classic name)
+class server:
     """An HTTP server: ``with coro.http.server(app, address=("127.0.0.1", 8080)) as s: s.wait()``.
 
-    ``handler`` is a function of a request, an `App`, or a classic handler with ``match`` and ``handle_request``; more of
-    the latter come by ``push_handler``. ``address`` is what `coro.Server` takes: (host, port), the path of a UNIX
+    ``handler`` is a function of a request, an `App`, or a classic handler with ``match`` and ``handle_request``; more
+    of the latter come by ``push_handler``. ``address`` is what `coro.Server` takes: (host, port), the path of a UNIX
     socket, a listening socket, or a list of these. It listens at once and accepts from ``start`` or the ``with`` block
     on.
 
-    ``tls``: a context object, or an `ssl.SSLContext`. ``access_log``: a function of a finished request, or the name of a
-    format of `coro.http.access_log`. ``trusted_proxies``: networks whose Forwarded and X-Forwarded-* are believed;
+    ``tls``: a context object, or an `ssl.SSLContext`. ``access_log``: a function of a finished request, or the name of
+    a format of `coro.http.access_log`. ``trusted_proxies``: networks whose Forwarded and X-Forwarded-* are believed;
     ``proxy_protocol``: whether each connection begins with a PROXY header (only behind a proxy that sends one).
     ``server_name`` is sent as Server, None for no such field; ``max_connections`` limits the connections served at
     once, ``max_body`` the bytes that ``request.read()`` takes.
 
-    Times are in seconds: ``head_timeout`` for a request's head, ``idle_timeout`` between requests, ``write_timeout`` for
-    each 256 KiB sent, ``handshake_timeout`` for TLS, ``drain_timeout`` for an end in order. ``body_rate`` is the least
-    number of bytes a second of a body, counted after ``body_grace`` seconds of waiting, 0 for none. ``max_line``,
+    Times are in seconds: ``head_timeout`` for a request's head, ``idle_timeout`` between requests, ``write_timeout``
+    for each 256 KiB sent, ``handshake_timeout`` for TLS, ``drain_timeout`` for an end in order. ``body_rate`` is the
+    least number of bytes a second of a body, counted after ``body_grace`` seconds of waiting, 0 for none. ``max_line``,
     ``max_header``, ``max_headers`` and ``max_header_count`` limit heads, see `coro.http.h1.Connection`.
 
     Raises what `coro.Server` raises.

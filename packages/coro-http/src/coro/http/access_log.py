@@ -47,8 +47,7 @@ def common(request: Any) -> str:
     """``host - - [day/Mon/year:time zone] "request line" status bytes``"""
     sent = request.bytes_sent or "-"
     return (
-        f"{_host(request.remote)} - - [{_when(time.time())}] "
-        f'"{escaped(request.request)}" {request.reply_code} {sent}'
+        f'{_host(request.remote)} - - [{_when(time.time())}] "{escaped(request.request)}" {request.reply_code} {sent}'
     )
 
 
@@ -97,8 +96,8 @@ def to_stderr(name: str) -> Callable[[Any], None]:
 
 def to_file(path: str, name: str = "combined") -> Callable[[Any], None]:
     """A function for ``access_log`` that appends lines of this format to a file, a write(2) each, so that several
-    processes can share it. Its attribute ``reopen()`` opens the path anew, after a rotation. Raises what ``open`` raises;
-    ValueError for an unknown format."""
+    processes can share it. Its attribute ``reopen()`` opens the path anew, after a rotation. Raises what ``open``
+    raises; ValueError for an unknown format."""
     line = _format(name)
     file = open(path, "ab", buffering=0)
 

@@ -1,8 +1,8 @@
 """Cookies as a server sees them, RFC 6265: what a client sent, and what it is to keep.
 
-Names and values are checked against the grammar of section 4.1.1, so that a value from elsewhere cannot add an attribute
-or a line. The defaults of `SetCookie` are the careful ones: not for scripts, not for other sites' requests. Cost: a
-microsecond per cookie.
+Names and values are checked against the grammar of section 4.1.1, so that a value from elsewhere cannot add an
+attribute or a line. The defaults of `SetCookie` are the careful ones: not for scripts, not for other sites' requests.
+Cost: a microsecond per cookie.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def parse_cookie(text: str | None) -> dict[str, str]:
 class SetCookie:
     """A cookie for a client: ``str()`` is the value of a Set-Cookie field.
 
-    ``max_age``: seconds, None for the session; ``expires``: seconds since 1970; ``path`` and ``domain``: where it is sent;
-    ``secure``: over TLS only; ``http_only``: not for scripts; ``same_site``: "Lax", "Strict" or "None" (which needs
-    ``secure``). `LocalError` for a name, value or attribute that the grammar has no form for.
+    ``max_age``: seconds, None for the session; ``expires``: seconds since 1970; ``path`` and ``domain``: where it is
+    sent; ``secure``: over TLS only; ``http_only``: not for scripts; ``same_site``: "Lax", "Strict" or "None" (which
+    needs ``secure``). `LocalError` for a name, value or attribute that the grammar has no form for.
     """
 
     name: str
@@ -58,8 +58,10 @@ class SetCookie:
         if not _NAME.match(self.name):
             raise LocalError(f"expected letters, digits and !#$%&'*+.^_`|~- as the name of a cookie, not {self.name!r}")
         if not _VALUE.match(self.value):
-            raise LocalError(f"a cookie's value has no blanks, quotation marks, commas, semicolons or backslashes: encode "
-                             f"it, {self.value!r}")
+            raise LocalError(
+                f"a cookie's value has no blanks, quotation marks, commas, semicolons or backslashes: encode "
+                f"it, {self.value!r}"
+            )
         for text in (self.path, self.domain):
             if text is not None and not _ATTRIBUTE.match(text):
                 raise LocalError(f"an attribute of a cookie has no semicolons and no control characters: {text!r}")

@@ -97,11 +97,11 @@ class ConnectionClosed(HTTPError):
     """The connection ended before or while the call waited. The cause is chained."""
 
 
-class HTTP_Upgrade(Exception):  # noqa: N818 (the name that handlers of the classic library raise)
+class HTTP_Upgrade(Exception):
     """Raised by a handler to say that the connection now belongs to another protocol: the server forgets it."""
 
 
-class HTTPException(Exception):  # noqa: N818 (the name that web frameworks have for it)
+class HTTPException(Exception):
     """Raised by a handler: the server answers with ``status``, and ``detail`` as text. ``headers`` are pairs that are
     sent, too."""
 

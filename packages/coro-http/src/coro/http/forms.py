@@ -52,8 +52,8 @@ def parameters(value: str) -> tuple[str, dict[str, str]]:
 
 
 class Upload:
-    """A file of a form: ``name`` of the field, ``filename`` as the client calls it (never to be used as a path as it is),
-    ``content_type``, ``size`` in bytes; ``file`` is a binary file at its beginning, in memory or on the disk."""
+    """A file of a form: ``name`` of the field, ``filename`` as the client calls it (never to be used as a path as it
+    is), ``content_type``, ``size`` in bytes; ``file`` is a binary file at its beginning, in memory or on the disk."""
 
     def __init__(self, name: str, filename: str, content_type: str, file: BinaryIO, size: int) -> None:
         self.name, self.filename, self.content_type = name, filename, content_type
@@ -172,8 +172,8 @@ def multipart(
     """The parts of a multipart body as they come: ``(fields, pieces)``, ``fields`` with names in lower case. ``pieces``
     has to be read before the next part.
 
-    ``body`` has ``read_some``. ``parts``, ``part_head`` and ``limit``: the most parts, bytes of a part's fields, bytes in
-    all. RemoteError for what is no multipart body, LimitError (413) for more than that.
+    ``body`` has ``read_some``. ``parts``, ``part_head`` and ``limit``: the most parts, bytes of a part's fields, bytes
+    in all. RemoteError for what is no multipart body, LimitError (413) for more than that.
     """
     kind, found = parameters(content_type)
     boundary = found.get("boundary", "")
@@ -224,8 +224,8 @@ def _fields(source: _Source, most: int) -> dict[str, str]:
 def read_form(request: Any, *, memory: int = MEMORY, limit: int = MOST_FORM, field: int = MOST_FIELD) -> Form:
     """Read a request's body as a form, urlencoded or multipart, by its Content-Type.
 
-    ``memory``: bytes of a file that stay in memory; ``limit``: bytes of the body; ``field``: bytes of a value. RemoteError
-    (415) for another type, LimitError (413) for too much.
+    ``memory``: bytes of a file that stay in memory; ``limit``: bytes of the body; ``field``: bytes of a value.
+    RemoteError (415) for another type, LimitError (413) for too much.
     """
     content_type = request.headers.get("content-type") or ""
     form = Form()
@@ -262,7 +262,7 @@ def _value(pieces: Iterator[bytes], most: int) -> str:
 
 
 def _upload(name: str, filename: str, fields: dict[str, str], pieces: Iterator[bytes], memory: int) -> Upload:
-    file: Any = tempfile.SpooledTemporaryFile(memory)  # noqa: SIM115 (the form closes it)
+    file: Any = tempfile.SpooledTemporaryFile(memory)
     size = 0
     try:
         for piece in pieces:

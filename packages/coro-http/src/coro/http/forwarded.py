@@ -2,8 +2,8 @@
 
 Anybody can send these fields, so they count only from peers whose networks were named as trusted, and of a list of
 proxies only as far as each is trusted: it is read from the right, and the first address that is no trusted proxy is the
-client (RFC 7239 5.2, 8.1). The PROXY header comes before the first byte of HTTP or TLS and cannot be told from data, so it
-is either required or not looked at.
+client (RFC 7239 5.2, 8.1). The PROXY header comes before the first byte of HTTP or TLS and cannot be told from data, so
+it is either required or not looked at.
 
 Cost: 30 us for a request with such fields, nothing else.
 """
@@ -49,8 +49,8 @@ def _address(text: str) -> Any:
 
 
 class Trusted:
-    """The proxies that are believed. ``networks``: addresses and networks as text, ``"unix"`` for peers on UNIX sockets,
-    ``"*"`` for everybody. ValueError for something else."""
+    """The proxies that are believed. ``networks``: addresses and networks as text, ``"unix"`` for peers on UNIX
+    sockets, ``"*"`` for everybody. ValueError for something else."""
 
     def __init__(self, networks: Iterable[str]) -> None:
         names = [networks] if isinstance(networks, str) else list(networks)

@@ -25,7 +25,7 @@ from coro.http.static import Files
 __all__ = ["auth_handler", "coro_status_handler", "favicon_handler", "file_handler", "post_handler", "put_handler"]
 
 
-class post_handler:  # noqa: N801
+class post_handler:
     """A template: POST with a body that is read as a whole."""
 
     method = "post"
@@ -41,7 +41,7 @@ class post_handler:  # noqa: N801
         request.done()
 
 
-class put_handler(post_handler):  # noqa: N801
+class put_handler(post_handler):
     """A template: PUT with a body that is read line by line."""
 
     method = "put"
@@ -53,7 +53,7 @@ class put_handler(post_handler):  # noqa: N801
         request.done()
 
 
-class coro_status_handler:  # noqa: N801
+class coro_status_handler:
     """A page with the threads of the process and their stacks, on paths that begin with ``/status``.
 
     ``allow``: a function of a request that says who may see it; by default only clients of the same machine that come
@@ -89,9 +89,9 @@ def _is_local(request: Any) -> bool:
     return host in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "unix") and not proxied
 
 
-class file_handler:  # noqa: N801
-    """The files below ``doc_root``, as `coro.http.static.Files` answers them; ``handle_directory_listing`` is called for
-    folders without index.html."""
+class file_handler:
+    """The files below ``doc_root``, as `coro.http.static.Files` answers them; ``handle_directory_listing`` is called
+    for folders without index.html."""
 
     def __init__(self, doc_root: str) -> None:
         self.doc_root = doc_root
@@ -138,8 +138,9 @@ _ICON = (
 )
 
 
-class favicon_handler:  # noqa: N801
-    """``/favicon.ico``. ``data``: the icon, compressed by zlib as the classic library wants it, or None for one of ours."""
+class favicon_handler:
+    """``/favicon.ico``. ``data``: the icon, compressed by zlib as the classic library wants it, or None for one of
+    ours."""
 
     def __init__(self, data: bytes | None = None) -> None:
         self._icon = _ICON if data is None else zlib.decompress(data)
@@ -164,12 +165,12 @@ NONCE_AGE = 300.0
 NONCES = 10_000
 
 
-class auth_handler:  # noqa: N801
+class auth_handler:
     """Digest authentication (RFC 7616) before another handler: SHA-256 and MD5, ``qop=auth`` with counted nonces.
 
-    ``users`` maps names to passwords, ``handler`` is who answers those that are known, ``realm`` what the browser shows.
-    A nonce is made here, good for five minutes, and each of its counts once, so that what was overheard cannot be sent
-    again.
+    ``users`` maps names to passwords, ``handler`` is who answers those that are known, ``realm`` what the browser
+    shows. A nonce is made here, good for five minutes, and each of its counts once, so that what was overheard cannot
+    be sent again.
     """
 
     def __init__(self, users: dict[str, str], handler: Any, realm: str = "default") -> None:

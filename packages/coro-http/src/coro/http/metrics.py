@@ -39,8 +39,14 @@ def render(server: Any) -> str:
     for bound, n in zip((*BOUNDS, None), counts["durations"], strict=True):
         total += n
         buckets.append((f'_bucket{{le="{"+Inf" if bound is None else format(bound, "g")}"}}', float(total)))
-    metric("request_seconds", "histogram", "Time from a request's head to the end of its answer.", *buckets,
-           ("_sum", counts["seconds"]), ("_count", total))
+    metric(
+        "request_seconds",
+        "histogram",
+        "Time from a request's head to the end of its answer.",
+        *buckets,
+        ("_sum", counts["seconds"]),
+        ("_count", total),
+    )
     metric("threads", "gauge", "Cooperative threads of the process.", ("", coro.get_live_coros()))
     return "".join(lines)
 

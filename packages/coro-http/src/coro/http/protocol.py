@@ -1,8 +1,8 @@
 """The classic names of the protocol: `http_file`, `latch`, `header_set`, the two exceptions, and what `push` needs.
 
-Programs written for Shrapnel's coro.http find here what they imported from ``coro.http.protocol``. New code reads a body
-with ``request.read_some`` and answers with ``respond`` or by returning something. Cost: an object per request that uses
-them.
+Programs written for Shrapnel's coro.http find here what they imported from ``coro.http.protocol``. New code reads a
+body with ``request.read_some`` and answers with ``respond`` or by returning something. Cost: an object per request that
+uses them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def error_page(code: int, reason: str | None = None) -> str:
     )
 
 
-class latch:  # noqa: N801 (the classic name)
+class latch:
     """An event that happens once: ``wait`` returns at once when it has happened."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class latch:  # noqa: N801 (the classic name)
         return self._args
 
 
-class http_file:  # noqa: N801 (the classic name)
+class http_file:
     """The body of a message as a file. ``source`` has ``read_some(n)``: at most so many bytes, ``b""`` at the end."""
 
     def __init__(self, source: Any) -> None:
@@ -77,7 +77,7 @@ class http_file:  # noqa: N801 (the classic name)
         if self._rest:
             piece, self._rest = self._rest[:n], self._rest[n:]
             return piece
-        piece = self._source.read_some(n)
+        piece: bytes = self._source.read_some(n)
         if not piece and not self.done_cv.done:
             self.done_cv.wake_all("done")
         return piece
@@ -92,8 +92,8 @@ class http_file:  # noqa: N801 (the classic name)
             yield piece
 
     def read(self, size: int = 0, join: bool = True) -> Any:
-        """``size`` bytes, fewer at the end of the body; 0: all of it. ``join=False``: a generator of pieces. Raises what
-        ``request.read_some`` raises."""
+        """``size`` bytes, fewer at the end of the body; 0: all of it. ``join=False``: a generator of pieces. Raises
+        what ``request.read_some`` raises."""
         if not join:
             return self._pieces(size)
         return b"".join(self._pieces(size))
@@ -123,7 +123,7 @@ class http_file:  # noqa: N801 (the classic name)
         self.done_cv.wake_all(info)
 
 
-class classic_output:  # noqa: N801 (as the other names here)
+class classic_output:
     """What ``push`` and ``done`` of a request do: the head before the first piece, pieces gathered into blocks."""
 
     def __init__(self, request: http_request) -> None:

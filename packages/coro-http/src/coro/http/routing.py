@@ -182,9 +182,9 @@ class App:
     """A table of routes. An App is a handler: give it to `coro.http.server` or `coro.http.serve`.
 
     ``compress``: whether text of some size is compressed for clients that take it. Routes are functions of the request
-    and of the parameters that their path names, ``{name}`` for a segment and ``{name:path}`` for the rest; an annotation
-    ``int``, ``float`` or ``uuid.UUID`` converts it, and what cannot be converted is not found (404). A route for GET
-    answers HEAD, too.
+    and of the parameters that their path names, ``{name}`` for a segment and ``{name:path}`` for the rest; an
+    annotation ``int``, ``float`` or ``uuid.UUID`` converts it, and what cannot be converted is not found (404). A route
+    for GET answers HEAD, too.
     """
 
     def __init__(self, compress: bool = True) -> None:

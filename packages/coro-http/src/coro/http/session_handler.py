@@ -28,7 +28,7 @@ __all__ = ["session_handler"]
 MOST = 10_000
 
 
-class session_handler:  # noqa: N801 (the classic name)
+class session_handler:
     """Requests whose path begins with ``/name`` go to the visitor's thread, which runs ``function(sid, fifo)``.
 
     ``most``: sessions at a time; ``secure``: the cookie is sent over TLS only.

@@ -6,10 +6,10 @@
     def handler(request):
         request.session["hits"] = request.session.get("hits", 0) + 1
 
-`Sessions` keeps the data here and gives the visitor an identifier of 256 random bits; there is a most number of sessions
-and a most age, beyond which the oldest go. `SignedSessions` keeps nothing: the data go into a cookie with an HMAC, which
-anybody can read and nobody can change. Cookies are HttpOnly and SameSite=Lax; ``secure`` should be set wherever there is
-TLS. Cost: a dictionary look-up; for signed ones, JSON and SHA-256 per request.
+`Sessions` keeps the data here and gives the visitor an identifier of 256 random bits; there is a most number of
+sessions and a most age, beyond which the oldest go. `SignedSessions` keeps nothing: the data go into a cookie with an
+HMAC, which anybody can read and nobody can change. Cookies are HttpOnly and SameSite=Lax; ``secure`` should be set
+wherever there is TLS. Cost: a dictionary look-up; for signed ones, JSON and SHA-256 per request.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Sessions:
         try:
             return proceed(request)
         finally:
-            if not fresh and not session and sid in self._kept:
-                del self._kept[sid]
+            if not fresh and not session and sid is not None:
+                self._kept.pop(sid, None)
 
     def _find(self, sid: str | None) -> dict[str, Any] | None:
         if sid is None or sid not in self._kept:

@@ -8,8 +8,8 @@
                 coro.sleep(1)
 
 The handler's thread is the stream: it waits for whatever it waits for, and ``send`` raises when the client has gone. A
-comment goes out every ``ping`` seconds of silence, so that proxies keep the connection and a vanished client is noticed.
-Cost: a thread for the comments while a stream is open.
+comment goes out every ``ping`` seconds of silence, so that proxies keep the connection and a vanished client is
+noticed. Cost: a thread for the comments while a stream is open.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Events:
         self.last_id: str | None = request.headers.get("last-event-id")
 
     def send(self, data: str, event: str | None = None, id: str | None = None, retry: int | None = None) -> None:
-        """Send a message. ``event``: its type; ``id``: what the client tells when it comes back; ``retry``: milliseconds
-        until it does. OSError when the client has gone."""
+        """Send a message. ``event``: its type; ``id``: what the client tells when it comes back; ``retry``:
+        milliseconds until it does. OSError when the client has gone."""
         self._send(event_bytes(data, event, id, retry))
 
     def comment(self, text: str = "") -> None:

@@ -2,17 +2,17 @@
 
     app.mount("/static", http.static.Files("/srv/www", prefix="/static"))
 
-A path is split at its slashes, each segment is decoded once, and one that is "..", or has a slash, a backslash or NUL in
-it, or begins with a dot, is not found. Then the file is opened segment by segment, each relative to the folder before it
-and without following symbolic links (openat(2), O_NOFOLLOW): what is opened cannot be outside, whatever changes on the
-disk meanwhile. ``follow_links=True`` follows links that lead to somewhere below the folder.
+A path is split at its slashes, each segment is decoded once, and one that is "..", or has a slash, a backslash or NUL
+in it, or begins with a dot, is not found. Then the file is opened segment by segment, each relative to the folder
+before it and without following symbolic links (openat(2), O_NOFOLLOW): what is opened cannot be outside, whatever
+changes on the disk meanwhile. ``follow_links=True`` follows links that lead to somewhere below the folder.
 
 Answers have Last-Modified and a strong ETag made of the file's time, size and inode; conditions (RFC 9110 13) and one
 range of bytes (14) are obeyed. The bytes go by sendfile(2). Where a client takes gzip, br or zstd, and ``name.gz``,
 ``name.br`` or ``name.zst`` lies beside the file, that is sent.
 
-Cost: four system calls besides sending. Opening and sending use the disk in the loop's thread; files that are not in the
-kernel's cache are read by it then, which is what nginx does by default, too.
+Cost: four system calls besides sending. Opening and sending use the disk in the loop's thread; files that are not in
+the kernel's cache are read by it then, which is what nginx does by default, too.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ class Files:
                 raise FileNotFoundError(path)
             names = [name for name in path[len(self.folder) :].split("/") if name]
         if len(names) == 1:
-            folder = os.open(self.folder, os.O_PATH | os.O_CLOEXEC) if hasattr(os, "O_PATH") else os.open(self.folder, _OPEN)
+            folder = (
+                os.open(self.folder, os.O_PATH | os.O_CLOEXEC) if hasattr(os, "O_PATH") else os.open(self.folder, _OPEN)
+            )
             try:
                 return os.open(names[0], _OPEN | os.O_NOFOLLOW, dir_fd=folder)
             finally:
@@ -243,7 +245,9 @@ class Files:
     def list_folder(self, request: Any, fd: int) -> None:
         """Answer with a page that names what is in the folder; override it for another one."""
         with os.scandir(fd) as found:
-            entries = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in found if self.hidden or e.name[0] != ".")
+            entries = sorted(
+                (e.name, e.is_dir(follow_symlinks=False)) for e in found if self.hidden or e.name[0] != "."
+            )
         rows = "".join(
             f'<li><a href="{quote(os.fsencode(name))}{"/" * is_folder}">{escape(name)}{"/" * is_folder}</a></li>\n'
             for name, is_folder in entries
