@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import coro
+from coro import tls
 
 Answer = tuple[int, list[tuple[str, str]], bytes]
 
@@ -90,13 +91,18 @@ class Site:
 
 
 @contextmanager
-def site(answer: Callable[[Seen], Answer | bytes | None], wrap: Any = None) -> Iterator[Site]:
+def site(answer: Callable[[Seen], Answer | bytes | None], wrap: Any = None, host: str = "127.0.0.1") -> Iterator[Site]:
     """A server with keep-alive that answers each request with what ``answer`` returns: (status, fields, body); bytes,
     after which it closes; None to close at once."""
 
     def handle(conn: Any, address: Any) -> None:
         here.connections += 1
-        number = here.connections
+        try:
+            serve(conn, here.connections)
+        except tls.TLSError:
+            return  # a client that was ended says no farewell
+
+    def serve(conn: Any, number: int) -> None:
         while (head := read_head(conn)) is not None:
             method, target, _ = head[0].split(" ")
             seen = Seen(method, target, head[1], read_body(conn, head[1]), number)
@@ -110,7 +116,7 @@ def site(answer: Callable[[Seen], Answer | bytes | None], wrap: Any = None) -> I
             if any(name.lower() == "connection" and value == "close" for name, value in answered[1]):
                 return
 
-    with coro.Server(handle, ("127.0.0.1", 0), wrap=wrap) as server:
+    with coro.Server(handle, (host, 0), wrap=wrap) as server:
         here = Site(server.addresses[0][1], server)
         yield here
 

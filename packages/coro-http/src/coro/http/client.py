@@ -20,7 +20,7 @@ from coro.http._client.limits import Limits, Retries, Timeout
 from coro.http._client.messages import Request, Response
 from coro.http._client.pipelined import client, request, response_file
 from coro.http._client.pool import PoolStatistics
-from coro.http._client.session import UNSET, Client
+from coro.http._client.session import SENSITIVE, UNSET, Client
 from coro.http._client.urls import URL
 from coro.http.cookie_jar import Cookie, CookieJar
 from coro.http.exceptions import RemoteError
@@ -29,6 +29,7 @@ from coro.http.exceptions import RemoteError
 Bad_Response = RemoteError
 
 __all__ = [
+    "SENSITIVE",
     "URL",
     "Auth",
     "Bad_Response",

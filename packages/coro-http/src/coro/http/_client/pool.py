@@ -111,6 +111,8 @@ class Pool(PoolState):
                 link.idle_since = ticks.get_now()
                 self._idle.setdefault(link.key, []).append(link)
                 self._idle_count += 1
+            elif whole:
+                link.close()
             else:
                 link.abort()
         finally:
@@ -170,7 +172,7 @@ class Pool(PoolState):
         if oldest is not None:
             del self._idle[oldest.key][0]
             self._idle_count -= 1
-            oldest.abort()
+            oldest.close()
 
     def expire(self) -> None:
         """Close the idle connections that are too old."""
@@ -180,17 +182,18 @@ class Pool(PoolState):
         for key, links in list(self._idle.items()):
             kept = [link for link in links if link.idle_since >= oldest]
             self._idle_count -= len(links) - len(kept)
-            for link in links[: len(links) - len(kept)]:
-                link.abort()
+            old = links[: len(links) - len(kept)]
             if kept:
                 links[:] = kept
             else:
                 del self._idle[key]
+            for link in old:
+                link.close()
 
     def close(self) -> None:
-        """Close all idle connections; those in use are closed when they are given back. Never waits."""
+        """Close all idle connections; those in use are closed when they are given back."""
         self._closed = True
         idle, self._idle, self._idle_count = self._idle, {}, 0
         for links in idle.values():
             for link in links:
-                link.abort()
+                link.close()
