@@ -43,12 +43,12 @@ def _checked_value(name: str, value: Any) -> str:
         value = str(value)
     elif not isinstance(value, str):
         raise TypeError(f"expected the value of {name} as str or bytes, not {type(value).__name__}: {value!r}")
-    value = value.strip(" \t")
+    value = str(value).strip(" \t")
     if not _VALUE.match(value):
         bad = next((c for c in value if not _VALUE.match(c) and c not in " \t"), value)
         hint = "encode it as UTF-8 bytes if the server takes that" if ord(bad[0]) > 255 else "take it out"
         raise LocalError(f"the value of the header {name} cannot have the character {bad!r} in it; {hint}")
-    return value
+    return str(value)
 
 
 class Headers(MutableMapping[str, str]):
