@@ -338,7 +338,7 @@ cdef class WebSocket:
             self.put(self.codec.c_message(data, -1 if compress is None else bool(compress)))
         self.messages_out += 1
 
-    def send_fragments(self, parts, *, timeout=None):
+    def send_fragments(self, parts):
         """Send one message whose parts come from an iterable, each as a fragment: all ``str``, or all bytes-like.
 
         Other threads that send wait until it is complete. When the iterable raises, or the thread is interrupted, the

@@ -129,11 +129,11 @@ class _HTTP(_Running):
     # -- called by the application
 
     async def receive(self) -> _Message:
+        if self.disconnected or self.complete:
+            return {"type": "http.disconnect"}
         if not self.body_read and not self.request.has_body():
             self.body_read = True
             return dict(_EMPTY_REQUEST)
-        if self.disconnected or self.complete:
-            return {"type": "http.disconnect"}
         if self.asked is None:
             self.asked = self.loop.create_future()
             self.wake()

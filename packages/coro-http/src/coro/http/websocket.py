@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import coro
 from coro.http import h1
@@ -410,7 +410,7 @@ class websocket:  # noqa: N801 (the classic name)
         try:
             with self._ws as ws:
                 for fragment in ws:
-                    if self.handle_packet(ws_packet(fragment)):
+                    if self.handle_packet(ws_packet(cast(Fragment, fragment))):
                         break
         except WebSocketClosed:
             pass

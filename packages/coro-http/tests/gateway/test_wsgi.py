@@ -1,0 +1,287 @@
+"""WSGI: the environ, the body, the forms of an answer, errors, and wsgiref's validator."""
+
+from __future__ import annotations
+
+import io
+import sys
+from wsgiref.validate import validator
+
+import pytest
+from http_support import connected, in_loop, messages, serving, talk
+
+import coro
+from coro.http.wsgi import FileWrapper, InputStream, WSGIHandler
+
+TEXT = [("Content-Type", "text/plain")]
+
+
+def get(app, path="/", *lines, method="GET", body=b"", **options):
+    """Status, headers and body of the answer."""
+    head = "".join(f"{line}\r\n" for line in (f"{method} {path} HTTP/1.1", "Host: h", "Connection: close", *lines, ""))
+    with serving(WSGIHandler(app, **options)) as server:
+        return messages(talk(server, head.encode("latin-1") + body, end=False), method)[0]
+
+
+def environ_of(path="/", *lines, **options):
+    found = {}
+
+    def app(environ, start_response):
+        found.update(environ)
+        start_response("200 OK", TEXT)
+        return [b"x"]
+
+    get(app, path, *lines, **options)
+    return found
+
+
+@in_loop
+def test_environ():
+    environ = environ_of("/a%20b/%C3%BC?x=1&y=%20", "X-One: 1", "X-One: 2", "Cookie: a=1", "Cookie: b=2", "Content-Type: t/x")
+    assert environ["REQUEST_METHOD"] == "GET"
+    assert environ["PATH_INFO"] == "/a b/\u00c3\u00bc"  # bytes as latin-1 (PEP 3333, "Unicode Issues")
+    assert environ["QUERY_STRING"] == "x=1&y=%20"
+    assert environ["SCRIPT_NAME"] == ""
+    assert environ["SERVER_PROTOCOL"] == "HTTP/1.1"
+    assert environ["HTTP_X_ONE"] == "1,2"
+    assert environ["HTTP_COOKIE"] == "a=1; b=2"
+    assert environ["HTTP_HOST"] == "h"
+    assert environ["CONTENT_TYPE"] == "t/x"
+    assert "HTTP_CONTENT_TYPE" not in environ
+    assert "CONTENT_LENGTH" not in environ
+    assert environ["REMOTE_ADDR"] == environ["SERVER_NAME"] == "127.0.0.1"
+    assert environ["SERVER_PORT"].isdigit()
+    assert environ["wsgi.url_scheme"] == "http"
+    assert environ["wsgi.version"] == (1, 0)
+    assert environ["wsgi.multithread"] is True
+    assert environ["wsgi.run_once"] is False
+    assert type(environ) is dict
+    assert all(type(name) is str for name in environ)
+
+
+@in_loop
+def test_names_that_could_stand_for_others_are_dropped():
+    """CVE-2015-0219 (an underscore), CVE-2016-5385 (Proxy)."""
+    environ = environ_of("/", "X_Real_User: root", "X-Real-User: me", "Proxy: http://evil.example", "Content_Length: 5")
+    assert environ["HTTP_X_REAL_USER"] == "me"
+    assert "HTTP_PROXY" not in environ
+    assert "CONTENT_LENGTH" not in environ
+
+
+@in_loop
+def test_where_it_is_mounted():
+    environ = environ_of("/app/page", root_path="/app")
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", "/page")
+    environ = environ_of("/apple", root_path="/app")
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", "/apple")
+
+
+@in_loop
+def test_forms_of_an_answer():
+    def whole(environ, start_response):
+        start_response("200 OK", [*TEXT, ("Content-Length", "5")])
+        return [b"hello"]
+
+    def several(environ, start_response):
+        start_response("201 Made", TEXT)
+        return (b"a", b"", b"b")
+
+    def generated(environ, start_response):
+        start_response("200 OK", TEXT)
+        yield b""
+        yield b"x" * 100_000
+        yield b"y"
+
+    def late(environ, start_response):
+        yield b"" if start_response("202 Accepted", TEXT) else b""
+
+    def written(environ, start_response):
+        write = start_response("200 OK", TEXT)
+        write(b"one ")
+        write(b"two ")
+        return [b"three"]
+
+    def large(environ, start_response):
+        start_response("200 OK", TEXT)
+        return [b"z" * 70_000, b"z" * 70_000]
+
+    for app, status, body in (
+        (whole, 200, b"hello"),
+        (several, 201, b"ab"),
+        (generated, 200, b"x" * 100_000 + b"y"),
+        (late, 202, b""),
+        (written, 200, b"one two three"),
+        (large, 200, b"z" * 140_000),
+    ):
+        got_status, headers, got = get(app)
+        assert (got_status, got) == (status, body), app
+    status, headers, body = get(whole, method="HEAD")
+    assert (status, headers["content-length"], body) == (200, ["5"], b"")
+
+
+@in_loop
+def test_the_validator_finds_nothing():
+    @validator
+    def app(environ, start_response):
+        body = environ["wsgi.input"].read(1000)
+        start_response("200 OK", TEXT)
+        return [environ["REQUEST_METHOD"].encode(), b" ", body]
+
+    stderr, sys.stderr = sys.stderr, io.StringIO()
+    try:
+        assert get(app)[2] == b"GET "
+        assert get(app, "/x?y", "Content-Length: 3", method="POST", body=b"abc")[2] == b"POST abc"
+        assert get(app, "/", "Transfer-Encoding: chunked", method="PUT", body=b"3\r\nabc\r\n0\r\n\r\n")[2] == b"PUT abc"
+    finally:
+        sys.stderr = stderr
+
+
+class Body:
+    """A request whose body comes in these pieces."""
+
+    def __init__(self, *pieces):
+        self.pieces = list(pieces)
+
+    def read_some(self, n):
+        return self.pieces.pop(0) if self.pieces else b""
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_the_input_is_a_file(size):
+    data = b"one\ntwo\n\nlong line without an end\nlast"
+    pieces = [data[i : i + size] for i in range(0, len(data), size)]
+
+    def made():
+        return InputStream(Body(*pieces))
+
+    file = io.BytesIO(data)
+    assert made().read() == data
+    assert made().readlines() == file.readlines()
+    assert list(made()) == data.splitlines(keepends=True)
+    for call in ([("read", 5), ("readline", -1), ("read", 0), ("readline", 3), ("readline", 0), ("readlines", 8), ("read", None)],):
+        stream, file = made(), io.BytesIO(data)
+        for name, argument in call:
+            assert getattr(stream, name)(argument) == getattr(file, name)(argument), name
+        assert stream.read() == b""
+        assert stream.readline() == b""
+
+
+@in_loop
+def test_files(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789" * 50_000)
+    closed = []
+
+    class File(io.FileIO):
+        def close(self):
+            closed.append(self.closed)
+            super().close()
+
+    def app(environ, start_response):
+        start_response("200 OK", TEXT)
+        file = File(path)
+        file.seek(5)
+        return environ["wsgi.file_wrapper"](file)
+
+    status, headers, body = get(app)
+    assert headers["content-length"] == ["499995"]
+    assert body == path.read_bytes()[5:]
+    assert closed[0] is False
+
+    def in_memory(environ, start_response):
+        start_response("200 OK", TEXT)
+        return FileWrapper(io.BytesIO(b"abc" * 1000), 100)
+
+    assert get(in_memory)[2] == b"abc" * 1000
+
+
+@in_loop
+def test_mistakes_of_an_application():
+    closed = []
+
+    class Result:
+        def __iter__(self):
+            yield b"begun"
+            raise KeyError("secret")
+
+        def close(self):
+            closed.append(True)
+
+    def breaks_off(environ, start_response):
+        start_response("200 OK", TEXT)
+        return Result()
+
+    with serving(WSGIHandler(breaks_off)) as server:
+        data = talk(server, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert b"begun" in data
+    assert not data.endswith(b"0\r\n\r\n")  # the client sees that something is missing
+    assert b"secret" not in data
+    assert closed == [True]
+
+    def fails(environ, start_response):
+        raise KeyError("secret")
+
+    def silent(environ, start_response):
+        return [b"x"]
+
+    def twice(environ, start_response):
+        start_response("200 OK", TEXT)
+        start_response("200 OK", TEXT)
+        return []
+
+    def not_bytes(environ, start_response):
+        start_response("200 OK", TEXT)
+        return iter(["text"])
+
+    def wrong_status(environ, start_response):
+        start_response("OK", TEXT)
+        return []
+
+    def hop_by_hop(environ, start_response):
+        start_response("200 OK", [("Transfer-Encoding", "chunked")])
+        return []
+
+    def splits(environ, start_response):
+        start_response("200 OK", [("X", "a\r\nSet-Cookie: evil=1")])
+        return [b""]
+
+    for app in (fails, silent, twice, not_bytes, wrong_status, hop_by_hop, splits):
+        status, headers, body = get(app)
+        assert status == 500, app
+        assert b"secret" not in body
+        assert "set-cookie" not in headers
+
+    def replaced(environ, start_response):
+        start_response("200 OK", TEXT)
+        try:
+            raise ValueError("late")
+        except ValueError:
+            start_response("503 Busy", TEXT, sys.exc_info())
+        return [b"busy"]
+
+    assert get(replaced)[0] == 503
+    with pytest.raises(TypeError):
+        WSGIHandler("app")
+
+
+@in_loop
+def test_requests_that_wait_do_not_wait_for_each_other():
+    """A view that sleeps is a thread that sleeps: a hundred take as long as one."""
+    together = coro.barrier(100)
+
+    def app(environ, start_response):
+        together.wait()  # passes only when all are here at once
+        start_response("200 OK", TEXT)
+        return [b"met"]
+
+    with serving(WSGIHandler(app)) as server:
+
+        def ask():
+            with connected(server) as conn:
+                conn.send(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+                data = b""
+                while piece := conn.recv(65536):
+                    data += piece
+                return data
+
+        threads = [coro.spawn(ask) for _ in range(100)]
+        assert all(thread.get().endswith(b"met") for thread in threads)
