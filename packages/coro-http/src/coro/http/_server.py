@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -396,4 +397,5 @@ def serve(handler: Any, address: Any, *, started: Callable[[server], object] | N
         try:
             made.wait()
         finally:
-            coro.signal_handler.unregister(signal.SIGTERM)
+            with suppress(KeyError):  # an ending loop has dropped it
+                coro.signal_handler.unregister(signal.SIGTERM)
