@@ -1,0 +1,182 @@
+"""``python -m coro.http serve``: finding the application, what it is, and the program as a whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+
+import pytest
+
+from coro.http import _cli_serve
+from coro.http._loading import LoadError, interface_of, load
+
+APPS = """
+    import os
+    from coro import http
+
+    def wsgi(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [f"{os.getpid()} {VERSION}".encode()]
+
+    async def asgi(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"asgi"})
+
+    class Asgi:
+        async def __call__(self, scope, receive, send):
+            pass
+
+    def plain(request):
+        return "plain"
+
+    def make():
+        return wsgi
+
+    app = http.App()
+    nothing = 7
+    VERSION = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "served_apps.py").write_text(textwrap.dedent(APPS))
+    yield tmp_path
+    sys.modules.pop("served_apps", None)
+    if str(tmp_path) in sys.path:
+        sys.path.remove(str(tmp_path))
+
+
+def test_finding_an_application(folder):
+    found = load("served_apps:wsgi", folder=str(folder))
+    assert interface_of(found) == "wsgi"
+    assert interface_of(load("served_apps", folder=str(folder))) == "http"
+    assert interface_of(load("served_apps:asgi")) == "asgi"
+    assert interface_of(load("served_apps:Asgi")()) == "asgi"
+    assert interface_of(load("served_apps:plain")) == "http"
+    assert load("served_apps:make", factory=True) is found
+    for name, words in (
+        ("served_apps:missing", "no attribute 'missing'"),
+        ("no_such_module_here:app", "no module 'no_such_module_here'"),
+        ("served_apps:nothing", "no application"),
+        (":app", "module:app"),
+    ):
+        with pytest.raises(LoadError, match=words):
+            load(name, folder=str(folder))
+    with pytest.raises(LoadError, match="factory"):
+        load("served_apps:nothing", factory=True)
+
+
+def test_addresses():
+    assert _cli_serve.address_of("127.0.0.1:80") == ("127.0.0.1", 80)
+    assert _cli_serve.address_of(":80") == ("", 80)
+    assert _cli_serve.address_of("[::1]:80") == ("::1", 80)
+    assert _cli_serve.address_of("unix:/tmp/x") == "/tmp/x"
+    for text in ("80", "host:", "host:http", "host:99999"):
+        with pytest.raises(SystemExit, match="expected an address"):
+            _cli_serve.address_of(text)
+
+
+class Program:
+    """The command, started; its first line says where it listens."""
+
+    def __init__(self, folder, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "coro.http", "serve", *arguments, "--app-dir", str(folder), "-b", "127.0.0.1:0"],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.url, self.said = "", ""
+        while not self.url:
+            line = self.process.stderr.readline()
+            assert line, self.said
+            self.said += line
+            found = re.search(r"on (http://[^, ]+)", line)
+            self.url = found[1] if found else ""
+
+    def get(self):
+        with urllib.request.urlopen(self.url, timeout=60) as answer:
+            return answer.read().decode()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            _, rest = self.process.communicate(timeout=60)
+            self.said += rest
+        finally:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_one_process(folder):
+    for app, kind, answer in (("served_apps:wsgi", "WSGI", " 1"), ("served_apps:asgi", "ASGI", "asgi"),
+                              ("served_apps:plain", "handler", "plain")):  # fmt: skip
+        with Program(folder, app) as program:
+            assert f"({kind})" in program.said
+            assert program.get().endswith(answer)
+        assert program.process.returncode == 0, program.said
+        assert '"GET / HTTP/1.1" 200' in program.said
+
+
+@pytest.mark.slow
+def test_workers_are_replaced_after_many_requests(folder):
+    with Program(folder, "served_apps:wsgi", "--workers", "2", "--max-requests", "5") as program:
+        assert len({program.get() for _ in range(40)}) > 2  # every request was answered, by more processes than two
+    assert program.process.returncode == 0, program.said
+
+
+@pytest.mark.slow
+def test_reload(folder):
+    source = folder / "served_apps.py"
+    with Program(folder, "served_apps:wsgi", "--reload") as program:
+        assert program.get().endswith(" 1")
+        source.write_text(textwrap.dedent(APPS).replace("VERSION = 1", "VERSION = 2"))
+        deadline = time.monotonic() + 60
+        while not program.get().endswith(" 2"):
+            assert time.monotonic() < deadline
+    assert program.process.returncode == 0, program.said
+
+
+@pytest.mark.slow
+def test_mistakes_on_the_command_line(folder):
+    for arguments, words in (
+        (["no_such_module_here:app"], "no module"),
+        (["served_apps:missing"], "no attribute"),
+        (["served_apps:wsgi", "--key", "x"], "--cert"),
+        (["served_apps:wsgi", "--cert", "/nowhere"], "certificate"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "coro.http", "serve", *arguments, "--app-dir", str(folder), "-b", "127.0.0.1:0"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode != 0
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_the_short_log_is_escaped(monkeypatch):
+    written = []
+    monkeypatch.setattr(_cli_serve.coro, "write_stderr", written.append)
+
+    class Request:
+        reply_code, seconds, bytes_sent = 404, 2.5, 10
+        method_raw, uri = "GET", "/\x1b[31m\n"
+
+    _cli_serve.short_log(False)(Request)
+    assert written[0].endswith("404 GET /\\x1b[31m\\x0a 2.50 s, 10 bytes\n")
+    _cli_serve.short_log(True)(Request)
+    assert "\x1b[33m404\x1b[0m" in written[1]
