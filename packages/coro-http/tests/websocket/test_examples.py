@@ -1,0 +1,150 @@
+"""The examples of the manual over WebSocket: by our client, and in a browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from http_support import serving
+from real_programs import missing, require_library
+
+import coro
+from coro.http import websocket
+from coro.testing import coro_test
+
+EXAMPLES = Path(__file__).resolve().parents[4] / "docs" / "examples" / "http"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def connect(server, path=""):
+    return websocket.connect(f"ws://127.0.0.1:{server.port}/{path}", deflate=True)
+
+
+@coro_test
+def test_echo():
+    with serving(example("echo").app) as server, connect(server) as ws:
+        for message in ("text", b"bytes", "long " * 1000):
+            ws.send(message)
+            assert ws.receive() == message
+
+
+@coro_test
+def test_chat():
+    with serving(example("chat").app) as server:
+        with connect(server, "chat") as one, connect(server, "chat") as two:
+            one.send("One")
+            assert json.loads(one.receive())["kind"] == "color"
+            assert json.loads(one.receive())["text"] == "has come"
+            two.send("Two")
+            color = json.loads(two.receive())["color"]
+            for ws in (one, two):
+                assert json.loads(ws.receive())["author"] == "Two"
+            two.send("hello")
+            for ws in (one, two):
+                got = json.loads(ws.receive())
+                assert (got["author"], got["text"], got["color"]) == ("Two", "hello", color)
+            two.close()
+            assert json.loads(one.receive())["text"] == "has left"
+
+
+@coro_test
+def test_sketch(tmp_path):
+    sketch = example("sketch")
+    sketch.board = sketch.Board(str(tmp_path / "drawings.json"))
+    with serving(sketch.app) as server:
+        with connect(server, "sketch") as one:
+            for text in ("MD,1,2", "MM,3,4", "MM,5,99999", "MU", "MM,9,9"):
+                one.send(text)
+            assert [one.receive(), one.receive()] == ["D,1,2,3,4", "D,3,4,5,9999"]
+            with connect(server, "sketch") as two:
+                assert [two.receive(), two.receive()] == ["D,1,2,3,4", "D,3,4,5,9999"]
+                one.send("ND")
+                assert two.receive() == "CD"
+                one.send("PD")
+                assert [two.receive() for _ in range(3)] == ["CD", "D,1,2,3,4", "D,3,4,5,9999"]
+                one.send("CD")
+                assert two.receive() == "CD"
+        with connect(server, "sketch") as bad:
+            bad.send("MD,x,y")
+            with pytest.raises(websocket.WebSocketClosed):
+                bad.receive()
+    assert json.loads((tmp_path / "drawings.json").read_text())[0] == [[1, 2, 3, 4], [3, 4, 5, 9999]]
+
+
+BROWSER = """
+    import sys
+    from playwright.sync_api import expect, sync_playwright
+
+    kind, url, picture = sys.argv[1:]
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path="/usr/bin/chromium", headless=True, args=[
+            "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+            "--disable-component-update", "--disable-sync"])
+        pages = [browser.new_page(viewport={"width": 720, "height": 620}) for _ in range(2)]
+        for page in pages:
+            page.goto(url)
+        if kind == "chat":
+            for page, name in zip(pages, ("Ada", "Grace")):
+                page.fill("#text", name); page.press("#text", "Enter")
+                expect(page.locator("#log")).to_contain_text(name)
+            pages[0].fill("#text", "Hello, <b>Grace</b>!"); pages[0].press("#text", "Enter")
+            pages[1].fill("#text", "Hello, Ada."); expect(pages[1].locator("#log")).to_contain_text("Hello, <b>Grace</b>!")
+            pages[1].press("#text", "Enter")
+            for page in pages:
+                expect(page.locator("#log")).to_contain_text("Hello, Ada.")
+        else:
+            box = pages[0].locator("#board").bounding_box()
+            for points in (((100, 300), (300, 80), (500, 300), (100, 300)), ((220, 300), (220, 220), (300, 220), (300, 300))):
+                pages[0].mouse.move(box["x"] + points[0][0], box["y"] + points[0][1])
+                pages[0].mouse.down()
+                for x, y in points[1:]:
+                    pages[0].mouse.move(box["x"] + x, box["y"] + y, steps=5)
+                pages[0].mouse.up()
+            drawn = "() => board.getContext('2d').getImageData(0, 0, 600, 400).data.filter(v => v).length > 1000"
+            for page in pages:
+                page.wait_for_function(drawn)
+            pages[1].click("#ND")
+            pages[0].wait_for_function("() => !board.getContext('2d').getImageData(0, 0, 600, 400).data.some(v => v)")
+            pages[0].click("#PD")
+            for page in pages:
+                page.wait_for_function(drawn)
+        pages[1].screenshot(path=picture)
+        browser.close()
+    print("done")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["chat", "sketch"])
+def test_in_a_browser(kind, tmp_path):
+    require_library("playwright")
+    if not Path("/usr/bin/chromium").exists():
+        missing("the browser is not installed: apt-get install chromium", required=False)
+    script = tmp_path / "click.py"
+    script.write_text(textwrap.dedent(BROWSER))
+    module = example(kind)
+    if kind == "sketch":
+        module.board = module.Board()
+
+    @coro_test
+    def click():
+        with serving(module.app) as server:
+            command = [sys.executable, str(script), kind, f"http://127.0.0.1:{server.port}/", str(tmp_path / "page.png")]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            out, err = coro.in_thread(process.communicate)
+            assert out.strip() == b"done", err.decode()
+
+    click()
+    assert (tmp_path / "page.png").stat().st_size > 1000
