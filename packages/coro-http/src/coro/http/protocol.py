@@ -77,7 +77,7 @@ class http_file:
         if self._rest:
             piece, self._rest = self._rest[:n], self._rest[n:]
             return piece
-        piece: bytes = self._source.read_some(n)
+        piece = bytes(self._source.read_some(n))
         if not piece and not self.done_cv.done:
             self.done_cv.wake_all("done")
         return piece
