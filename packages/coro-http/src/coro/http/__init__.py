@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 
 # name -> the module that has it
 _FROM = {
+    "Client": "client",
     "HTTPError": "exceptions",
     "HTTPException": "exceptions",
     "HTTP_Upgrade": "exceptions",
@@ -43,6 +44,7 @@ if _typing.TYPE_CHECKING:
     from coro.http import h1 as h1
     from coro.http._connection import connection, http_request
     from coro.http._server import serve, server
+    from coro.http.client import Client
     from coro.http.exceptions import HTTP_Upgrade, HTTPError, HTTPException, LocalError, RemoteError
     from coro.http.headers import header_set
     from coro.http.routing import App, Hosts, Response, redirect
@@ -70,6 +72,7 @@ else:
 
 __all__ = [
     "App",
+    "Client",
     "HTTPError",
     "HTTPException",
     "HTTP_Upgrade",
