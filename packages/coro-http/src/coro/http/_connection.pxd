@@ -82,6 +82,7 @@ cdef class http_request:
     cdef readonly bint started, finished
     cdef bint continued                 # 100 was sent, or need not be
     cdef bint body_over
+    cdef bint is_connect, taking
     cdef readonly bint body_began
     cdef Py_ssize_t path_len            # of the target, without the query
     cdef int64_t began

@@ -34,6 +34,7 @@ modules.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer, Py_buffer
+from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 from libc.time cimport gmtime_r, time, time_t, tm
@@ -60,6 +61,27 @@ cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object)
     const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *) except NULL
     str PyUnicode_DecodeLatin1(const char *, Py_ssize_t, const char *)
+
+cdef extern from *:
+    """
+    #include <sys/types.h>
+    #include <sys/socket.h>
+    #ifdef __linux__
+    #include <sys/sendfile.h>
+    #define CORO_HAS_SENDFILE 1
+    #define coro_http_sendfile(out, in, at, n) sendfile(out, in, at, n)
+    #else
+    #include <errno.h>
+    #define CORO_HAS_SENDFILE 0
+    #define MSG_MORE 0
+    static ssize_t coro_http_sendfile(int out, int in, off_t *at, size_t n)
+    { (void)out; (void)in; (void)at; (void)n; errno = ENOSYS; return -1; }
+    #endif
+    """
+    ctypedef long off_t
+    bint HAS_SENDFILE "CORO_HAS_SENDFILE"
+    int MSG_MORE
+    Py_ssize_t c_sendfile "coro_http_sendfile"(int out, int fd, off_t *at, size_t n)
 
 cdef enum:
     BLOCK = 65536           # bytes of the block that everybody receives into
@@ -446,6 +468,9 @@ cdef class connection:
         r.began = coro_now(clock)
         r.request_number = self.request_number
         r.sent_before = self.sent
+        if head.method_len == 7 and memcmp(head.text, b"CONNECT", 7) == 0:
+            # Whatever is answered but a success, what the client sends next may be the tunnel's.
+            r.is_connect = self.h1.must_close = True
         query = <char *>memchr(head.text + head.target_at, 63, head.target_len)
         r.path_len = query - (head.text + head.target_at) if query != NULL else <Py_ssize_t>head.target_len
         if self.h1.body == BODY_NONE:
@@ -467,6 +492,8 @@ cdef class connection:
             if result is None:
                 if not r.finished and not self.taken:
                     g.answer(r, result)
+            elif r.is_connect and not r.started:
+                g.failed(r, HTTPException(405))
             elif type(result) is str and len(<str>result) < SMALL and not r.started:
                 r.respond_text(result)
             else:
@@ -943,13 +970,15 @@ cdef class http_request:
                 fields += self.added
             if self.replies is not None:
                 fields += self.replies.items()
+        if self.is_connect and 200 <= status < 300 and not self.taking:
+            raise LocalError("a 2xx to CONNECT makes the connection a tunnel: use takeover(), or answer otherwise")
         if self.connection.registry.draining:
             c.must_close = True
         if status >= 200 and not self.body_over and not self.continued:
             # The client may send the body it has announced, or not: nobody can know what its next bytes are.
             c.must_close = True
-        elif status >= 200 and not self.body_over and c.body == BODY_LENGTH and c.left >
-        self.connection.registry.drain_limit:
+        elif (status >= 200 and not self.body_over and c.body == BODY_LENGTH
+              and c.left > self.connection.registry.drain_limit):
             if not self.body_began:
                 c.must_close = True
         o = output()
@@ -1090,14 +1119,18 @@ cdef class http_request:
         cdef const char *p = PyUnicode_AsUTF8AndSize(value, &n)
         self.respond_plain(b"text/plain; charset=utf-8", 25, value, p, n)
 
-    cdef int respond_plain(self, const char *kind, Py_ssize_t kind_len, object owner, const char *p, Py_ssize_t n)
-    except -1:
-        cdef Connection c = self.h1 cdef connection conn = self.connection cdef h1_out *o cdef bytes line, whole if
-        (self.started or conn.registry.draining or c.writing != 1 or c.must_close or c.is_head or not self.head.minor or
-        not self.body_over
-                or n > JOIN or self.added is not None or self.replies is not None or self.head.method_len == 7):
+    cdef int respond_plain(self, const char *kind, Py_ssize_t kind_len, object owner, const char *p,
+                           Py_ssize_t n) except -1:
+        cdef Connection c = self.h1
+        cdef connection conn = self.connection
+        cdef h1_out *o
+        cdef bytes line, whole
+        if (self.started or conn.registry.draining or c.writing != 1 or c.must_close or c.is_head
+                or not self.head.minor or not self.body_over or n > JOIN or self.added is not None
+                or self.replies is not None or self.is_connect):
             self.respond(200, [("content-type", PyBytes_FromStringAndSize(kind, kind_len))],
-            PyBytes_FromStringAndSize(p, n)) return 0
+                         PyBytes_FromStringAndSize(p, n))
+            return 0
         # The usual case: HTTP/1.1, the connection goes on, everything is there.
         tell_date()
         line = conn.registry.server_line
@@ -1154,12 +1187,62 @@ cdef class http_request:
             at += done
             left -= done
 
+    def respond_file(self, int status, headers, int fd, int64_t offset, int64_t count):
+        """Send the whole answer: the fields, and ``count`` bytes of the open file ``fd`` from ``offset`` on, by
+        sendfile(2) where the stream is a plain socket. A ``content-length`` is added. EOFError if the file is shorter:
+        the connection is cut then."""
+        cdef connection conn = self.connection
+        cdef Connection c = self.h1
+        cdef bytes head
+        cdef list fields = list(headers)
+        cdef Py_ssize_t n
+        cdef off_t at = offset
+        cdef int64_t end = offset + count
+        cdef sock fast = conn.fast
+        fields.append(("content-length", count))
+        head = self.head_bytes(status, fields, None) + b"\r\n"
+        if fast is None or c.out_body != BODY_LENGTH or not HAS_SENDFILE or count == 0:
+            conn.put_out(head)
+            self.sendfile(fd, offset, count)
+            self.finish()
+            return
+        conn.phase = P_WRITE
+        conn.deadline = coro_now(clock) + conn.registry.write_time
+        try:
+            # The head waits in the kernel for the first bytes of the file: one packet instead of two.
+            fast.c_send(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), MSG_MORE)
+            while at < end:
+                if fast.fd < 0:
+                    raise ClosedError()
+                n = c_sendfile(fast.fd, fd, &at, min(end - at, <int64_t>SLICE * 4))
+                if n > 0:
+                    conn.deadline = coro_now(clock) + conn.registry.write_time
+                elif n == 0:
+                    raise EOFError(f"the file ended {end - at} bytes early")
+                elif errno == EAGAIN:
+                    fast.wait_for_write()
+                elif errno != EINTR:
+                    raise coro.oserrors.make(errno)
+        except BaseException:
+            c.must_close = True
+            conn.cut()
+            raise
+        finally:
+            conn.phase = P_NONE
+            conn.deadline = 0
+        conn.sent += PyBytes_GET_SIZE(head) + count
+        conn.registry.bytes_out += PyBytes_GET_SIZE(head) + count
+        c.out_left = 0
+        c.written()
+        self.over()
+
     def takeover(self, int status=101, headers=()):
         """Hand the connection to another protocol: sends the head of the answer, ``101`` with ``headers``, and returns
         ``(stream, early)``, the stream and what came of it already. Whoever gets it uses it in this thread and returns;
         the server closes it then. `LocalError` if the client did not ask for another protocol."""
-        cdef bytes early
-        cdef bytes head = self.head_bytes(status, headers, None)
+        cdef bytes early, head
+        self.taking = True
+        head = self.head_bytes(status, headers, None)
         self.connection.put_out(head + b"\r\n")
         if not self.h1.switched:
             raise LocalError("only 101, or a 2xx to CONNECT, hands a connection over")

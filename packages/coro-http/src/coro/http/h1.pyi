@@ -1,6 +1,6 @@
 # Types of h1.pyx.
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias
 
 from _typeshed import ReadableBuffer
 
@@ -13,8 +13,9 @@ _Headers: TypeAlias = header_set | Mapping[Any, Any] | Iterable[tuple[_Text, _Te
 SERVER: Final = "server"
 CLIENT: Final = "client"
 
-@final
-class _Mark: ...
+class _Mark:
+    name: str
+    def __init__(self, name: str) -> None: ...
 
 NEED_DATA: Final[_Mark]
 PAUSED: Final[_Mark]

@@ -124,25 +124,28 @@ cdef enum:
 
 # The peer's faults: class, sentence, status code.
 cdef dict _FAULTS = {
-    H1_BAD_LINE_END: (RemoteError, "expected CR LF at the end of each line of a head, and found one of them alone",
-    400), H1_BAD_REQUEST_LINE: (RemoteError, "expected a request line 'METHOD target HTTP/1.1', and found something
-    else", 400), H1_BAD_STATUS_LINE: (RemoteError, "expected a status line 'HTTP/1.1 200 reason', and found something
-    else", 502), H1_BAD_VERSION: (RemoteError, "expected HTTP/1.0 or HTTP/1.1, and found another version", 505),
+    H1_BAD_LINE_END: (RemoteError, "expected CR LF at the end of each line of a head, and found one alone", 400),
+    H1_BAD_REQUEST_LINE: (RemoteError, "expected a request line 'METHOD target HTTP/1.1', found something else", 400),
+    H1_BAD_STATUS_LINE: (RemoteError, "expected a status line 'HTTP/1.1 200 reason', found something else", 502),
+    H1_BAD_VERSION: (RemoteError, "expected HTTP/1.0 or HTTP/1.1, and found another version", 505),
     H1_BAD_METHOD: (RemoteError, "expected a method made of token characters and a space behind it", 400),
-    H1_BAD_TARGET: (RemoteError, "expected a request target of visible ASCII characters", 400), H1_BAD_NAME:
-    (RemoteError, "expected a header name of token characters and a colon right behind it", 400), H1_BAD_VALUE:
-    (RemoteError, "a header value has a control character", 400), H1_FOLDED: (RemoteError, "a header line begins with a
-    blank: continuation lines are not allowed", 400), H1_NO_COLON: (RemoteError, "expected a header line 'Name: value',
-    and found no colon", 400), H1_BAD_LENGTH: (RemoteError, "expected a Content-Length of at most 19 digits", 400),
-    H1_TWO_LENGTHS: (RemoteError, "there is more than one Content-Length", 400), H1_BAD_CODING: (RemoteError, "there is
-    more than one Transfer-Encoding", 400), H1_CODING_UNKNOWN: (RemoteError, "expected Transfer-Encoding: chunked, and
-    found another coding", 501), H1_LENGTH_AND_CODING: (RemoteError, "there are both Content-Length and
-    Transfer-Encoding", 400), H1_CODING_IN_1_0: (RemoteError, "HTTP/1.0 has no Transfer-Encoding", 400), H1_TWO_HOSTS:
-    (RemoteError, "there is more than one Host", 400), H1_NO_HOST: (RemoteError, "a request of HTTP/1.1 must have a
-    Host", 400), H1_BAD_HOST: (RemoteError, "the Host is no host name with or without a port", 400), H1_BAD_CHUNK:
-    (RemoteError, "expected the size of a chunk in hexadecimal digits and CR LF", 400), H1_BAD_CHUNK_END: (RemoteError,
-    "expected CR LF behind the data of a chunk", 400), H1_BAD_TRAILER: (RemoteError, "a trailer has a field that only a
-    head may have", 400),
+    H1_BAD_TARGET: (RemoteError, "expected a request target of visible ASCII characters", 400),
+    H1_BAD_NAME: (RemoteError, "expected a header name of token characters and a colon right behind it", 400),
+    H1_BAD_VALUE: (RemoteError, "a header value has a control character", 400),
+    H1_FOLDED: (RemoteError, "a header line begins with a blank: continuation lines are not allowed", 400),
+    H1_NO_COLON: (RemoteError, "expected a header line 'Name: value', and found no colon", 400),
+    H1_BAD_LENGTH: (RemoteError, "expected a Content-Length of at most 19 digits", 400),
+    H1_TWO_LENGTHS: (RemoteError, "there is more than one Content-Length", 400),
+    H1_BAD_CODING: (RemoteError, "there is more than one Transfer-Encoding", 400),
+    H1_CODING_UNKNOWN: (RemoteError, "expected Transfer-Encoding: chunked, and found another coding", 501),
+    H1_LENGTH_AND_CODING: (RemoteError, "there are both Content-Length and Transfer-Encoding", 400),
+    H1_CODING_IN_1_0: (RemoteError, "HTTP/1.0 has no Transfer-Encoding", 400),
+    H1_TWO_HOSTS: (RemoteError, "there is more than one Host", 400),
+    H1_NO_HOST: (RemoteError, "a request of HTTP/1.1 must have a Host", 400),
+    H1_BAD_HOST: (RemoteError, "the Host is no host name with or without a port", 400),
+    H1_BAD_CHUNK: (RemoteError, "expected the size of a chunk in hexadecimal digits and CR LF", 400),
+    H1_BAD_CHUNK_END: (RemoteError, "expected CR LF behind the data of a chunk", 400),
+    H1_BAD_TRAILER: (RemoteError, "a trailer has a field that only a head may have", 400),
 }
 
 cdef list _lines = [None] * 1000        # status code -> b"HTTP/1.1 200 OK\r\n"
@@ -422,8 +425,9 @@ cdef class EndOfMessage:
 
 
 cdef class Connection:
-    """Connection(role, *, max_line=8192, max_header=16384, max_headers=65536, max_header_count=128,
-    max_chunk_line=4096)\n--\n\n\ One end of an HTTP/1.1 connection, without the connection.
+    """Connection(role, *, max_line=8192, max_header=16384, max_headers=65536, max_header_count=128, \
+max_chunk_line=4096)\n--\n\n\
+    One end of an HTTP/1.1 connection, without the connection.
 
     ``role``: ``h1.SERVER`` or ``h1.CLIENT``, what this end is. The limits are bytes of the first line, of one header
     line, of all of them, their number, and bytes of the line before a chunk. More than that from the peer is a
@@ -1103,8 +1107,8 @@ cdef class Connection:
             raise LocalError(f"a method consists of letters, digits and !#$%&'*+-.^_`|~, not {method!r}")
         target_kept = text(target, &t, &m, "a request target")
         if m == 0 or not h1_is(t, m, H1_TARGET):
-            raise LocalError(f"a request target consists of visible ASCII characters; percent-encode others:
-            {target!r}")
+            raise LocalError(f"a request target consists of visible ASCII characters; percent-encode "
+                             f"others: {target!r}")
         o = output()
         put(o, p, n)
         put(o, b" ", 1)
@@ -1199,8 +1203,8 @@ cdef class Connection:
             if trailers:
                 self.put_fields(o, trailers, &flags, &length)
                 if flags & ~<uint32_t>(OUT_DATE | OUT_SERVER):
-                    raise LocalError("a trailer must not have fields that delimit the message or control the
-                    connection")
+                    raise LocalError("a trailer must not have fields that delimit the message or control the "
+                                     "connection")
             put(o, b"\r\n", 2)
         return self.written()
 

@@ -21,6 +21,7 @@ import mimetypes
 import os
 import re
 import stat
+from functools import lru_cache
 from html import escape
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
@@ -31,14 +32,13 @@ from coro.http.exceptions import HTTPException
 
 __all__ = ["Files", "byte_range", "etag_matches", "not_modified", "send_file"]
 
+#: Files whose fields are remembered.
+REMEMBERED = 1024
+
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})\Z", re.A)
+_CONDITIONS = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
 _PRECOMPRESSED = {"zstd": ".zst", "br": ".br", "gzip": ".gz"}
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-
-
-def etag_of(info: os.stat_result) -> str:
-    """A strong validator of a file's content, RFC 9110 8.8.3: it changes with its time, size and inode."""
-    return f'"{info.st_mtime_ns:x}-{info.st_size:x}-{info.st_ino:x}"'
 
 
 def etag_matches(listed: str, etag: str, weak: bool) -> bool:
@@ -57,6 +57,8 @@ def etag_matches(listed: str, etag: str, weak: bool) -> bool:
 
 def not_modified(headers: Any, etag: str | None, modified: float | None) -> int | None:
     """The status that the conditions of a request ask for: 304, 412, or None to go on (RFC 9110 13.2.2)."""
+    if not any(headers.get(name) for name in _CONDITIONS):
+        return None
     match = headers.get_one("if-match")
     if match is not None:
         if etag is None or not etag_matches(match, etag, False):
@@ -98,13 +100,9 @@ def send_file(
 ) -> None:
     """Answer with an open regular file: conditions, a range, and its bytes. The descriptor stays the caller's."""
     asked = request.headers
-    etag = etag_of(info)
-    fields = [
-        ("last-modified", http_date.build_http_date(info.st_mtime)),
-        ("etag", etag),
-        ("accept-ranges", "bytes"),
-        *(headers or ()),
-    ]
+    etag, fields = _fields_of(info, content_type)
+    if headers:
+        fields = [*fields, *headers]
     status = not_modified(asked, etag, info.st_mtime)
     if status is not None:
         request.respond(status, fields, b"")
@@ -118,12 +116,35 @@ def send_file(
             if part is not None:
                 first, length = part
                 code = 206
-                fields.append(("content-range", f"bytes {first}-{first + length - 1}/{info.st_size}"))
-    fields += [("content-type", content_type), ("content-length", str(length))]
-    request.start(code, fields)
-    if length and request.method != "head":
-        request.sendfile(fd, first, length)
-    request.finish()
+                fields = [*fields, ("content-range", f"bytes {first}-{first + length - 1}/{info.st_size}")]
+    request.respond_file(code, fields, fd, first, length)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _fields_made(mtime_ns: int, size: int, inode: int, content_type: str) -> tuple[str, list[tuple[str, str]]]:
+    etag = f'"{mtime_ns:x}-{size:x}-{inode:x}"'
+    return etag, [
+        ("last-modified", http_date.build_http_date(mtime_ns // 1_000_000_000)),
+        ("etag", etag),
+        ("accept-ranges", "bytes"),
+        ("content-type", content_type),
+    ]
+
+
+def _fields_of(info: os.stat_result, content_type: str) -> tuple[str, list[tuple[str, str]]]:
+    """The strong validator of a file's content, RFC 9110 8.8.3, which changes with its time, size and inode, and the
+    fields of an answer with it."""
+    return _fields_made(info.st_mtime_ns, info.st_size, info.st_ino, content_type)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def content_type_of(name: str) -> str:
+    """The Content-Type for a file of this name; text is taken for UTF-8."""
+    kind, coding = mimetypes.guess_type(name)
+    kind = kind if kind and not coding else "application/octet-stream"
+    if kind.startswith("text/") or kind in ("application/javascript", "application/json"):
+        kind += "; charset=utf-8"
+    return kind
 
 
 class Files:
@@ -163,7 +184,10 @@ class Files:
         """The names that a path stands for. HTTPException 404 for one that could lead elsewhere."""
         if not path.startswith(self.prefix):
             raise HTTPException(404)
-        found = []
+        found: list[str] = []
+        if "%" not in path and "/." not in path and "\\" not in path:
+            found = [name for name in path[len(self.prefix) :].split("/") if name]
+            return found
         for part in path[len(self.prefix) :].split("/"):
             name = os.fsdecode(unquote_to_bytes(part))
             if name in ("", "."):
@@ -258,18 +282,15 @@ class Files:
 
     def _file(self, request: Any, fd: int, info: os.stat_result, names: list[str]) -> None:
         name = names[-1] if names else os.path.basename(self.folder)
-        kind, coding = mimetypes.guess_type(name)
-        kind = kind if kind and not coding else "application/octet-stream"
-        if kind.startswith("text/") or kind in ("application/javascript", "application/json"):
-            kind += "; charset=utf-8"
-        headers = list(self._headers)
+        kind = content_type_of(name)
+        headers = self._headers
         accepted = request.headers.get_one("accept-encoding") if self.precompressed and names else None
         if accepted:
             coding = choose(accepted, tuple(_PRECOMPRESSED))
             if coding is not None:
                 packed = self._packed(names, coding, info)
                 if packed is not None:
-                    headers += [("content-encoding", coding), ("vary", "accept-encoding")]
+                    headers = [*headers, ("content-encoding", coding), ("vary", "accept-encoding")]
                     try:
                         send_file(request, packed, os.fstat(packed), kind, headers)
                     finally:
