@@ -537,9 +537,12 @@ cdef class WebSocket:
         return self
 
     def __exit__(self, kind, exc, traceback):
-        """Close: with 1000, or 1011 when an exception leaves the block, or 1001 when it is an interruption."""
+        """Close: with 1000, or 1011 when an exception leaves the block, or 1001 when it is an interruption. On a server
+        the WebSocketClosed of a client that has gone ends here: that is no failure of the handler."""
         if kind is None or issubclass(kind, WebSocketClosed):
+            gone = self.ended is not None
             self.close()
+            return gone and kind is not None and not self.codec.is_client
         elif issubclass(kind, Interrupted):
             with shield(1.0):
                 self.close(1001)

@@ -1,3 +1,4 @@
+# cython: language_level=3
 """WSGI (PEP 3333): `WSGIHandler(app)` is a handler for `coro.http.server` that calls a WSGI application.
 
     coro.http.serve(WSGIHandler(app), ("127.0.0.1", 8000))
@@ -12,8 +13,6 @@ when the application reads; its end is marked (``wsgi.input_terminated``), also 
 Cost: about 3 us a request besides the application and the server.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys
@@ -21,9 +20,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from coro.http import h1
-from coro.http._connection import http_request
 from coro.http._gateway import environ
+
 from coro.http.exceptions import LocalError
+
+from coro.capi cimport require_abi
+from coro.http._connection cimport http_request
+
+require_abi()
 
 __all__ = ["FileWrapper", "InputStream", "WSGIHandler"]
 
@@ -32,7 +36,9 @@ JOIN = 65536
 #: Headers that belong to one connection, which an application may not set (RFC 9110, section 7.6.1; PEP 3333).
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"})
 
-_Headers = list[tuple[str, str]]
+#: Status lines with their usual phrases that were seen: "200 OK" -> 200.
+cdef dict usual = {}
+DEF MOST_STATUSES = 100
 
 
 class InputStream:
@@ -40,7 +46,7 @@ class InputStream:
 
     __slots__ = ("_ended", "_rest", "_request")
 
-    def __init__(self, request: http_request) -> None:
+    def __init__(self, request):
         self._request = request
         self._rest = b""
         self._ended = False
@@ -125,19 +131,17 @@ class FileWrapper:
         return max(0, status.st_size - at) if stat.S_ISREG(status.st_mode) else None
 
 
-class _Answer:
+cdef class _Answer:
     """``start_response`` for one request, and what became of it."""
+    cdef http_request request
+    cdef int status
+    cdef str reason                     # None: the usual one
+    cdef list headers
+    cdef bint begun
+    cdef Py_ssize_t announced           # the Content-Length, -1 without one
 
-    __slots__ = ("begun", "headers", "reason", "request", "status")
-
-    def __init__(self, request: http_request) -> None:
-        self.request = request
-        self.status = 0
-        self.reason: str | None = None
-        self.headers: _Headers = []
-        self.begun = False
-
-    def __call__(self, status: str, headers: _Headers, exc_info: Any = None, /) -> Callable[[bytes], object]:
+    def __call__(self, status, headers, exc_info=None):
+        cdef Py_ssize_t n
         if exc_info is not None:
             try:
                 if self.begun:
@@ -148,25 +152,38 @@ class _Answer:
             raise AssertionError("start_response() was called before: a second call needs exc_info (PEP 3333)")
         if not isinstance(status, str) or not status[:3].isdigit() or status[3:4] not in ("", " ") or status < "200":
             raise ValueError(f"expected a status such as '200 OK', a str, not {status!r}")
+        self.announced = -1
         for name, value in headers:
             if type(name) is not str or type(value) is not str:
                 raise TypeError(f"expected names and values of headers as str, not {name!r}: {value!r}")
-            if len(name) < 19 and name.lower() in HOP_BY_HOP:
+            n = len(name)
+            if n == 14 and name.lower() == "content-length":
+                self.announced = int(value)
+            elif (n < 8 or n == 10 or n > 15) and n < 19 and name.lower() in HOP_BY_HOP:
                 raise ValueError(f"the header {name} belongs to the connection, which is the server's (PEP 3333)")
-        self.status = int(status[:3])
-        reason = status[4:]
-        self.reason = None if reason == h1.phrase(self.status) else reason
-        self.headers = headers
+        found = usual.get(status)
+        if found is None:
+            self.status = int(status[:3])
+            self.reason = status[4:]
+            if self.reason == h1.phrase(self.status):
+                self.reason = None
+                if len(usual) < MOST_STATUSES:
+                    usual[status] = self.status
+        else:
+            self.status = found
+            self.reason = None
+        self.headers = headers if type(headers) is list else list(headers)
         return self.write
 
-    def begin(self) -> None:
+    cdef int begin(self) except -1:
         """Send the head."""
         if not self.status:
             raise AssertionError("the application did not call start_response() before its first block (PEP 3333)")
         self.begun = True
         self.request.start(self.status, self.headers, self.reason)
+        return 0
 
-    def write(self, data: bytes) -> None:
+    def write(self, data):
         """The function that ``start_response`` returns."""
         if not isinstance(data, bytes):
             raise TypeError(f"expected a block of the answer as bytes, not {type(data).__name__}: {data!r}")
@@ -175,28 +192,21 @@ class _Answer:
         if data:
             self.request.send(data)
 
-    def length(self) -> int:
-        """The announced length, -1 if there is none."""
-        for name, value in self.headers:
-            if len(name) == 14 and name.lower() == "content-length":
-                return int(value)
-        return -1
-
-    def whole(self, body: bytes) -> None:
+    cdef int whole(self, bytes body) except -1:
         """Everything there is, in one call."""
+        cdef list headers = self.headers
         if not self.status:
             self.begin()
-        announced = self.length()
-        if self.reason is not None or (announced >= 0 and announced != len(body)):
-            # A head request may announce a length and send nothing.
+        if self.reason is not None or (self.announced >= 0 and self.announced != len(body)):
+            # An answer to HEAD may announce a length and send nothing.
             self.write(body)
-            return
-        if announced >= 0:
-            headers = [pair for pair in self.headers if pair[0].lower() != "content-length"]
-        else:
-            headers = self.headers
+            self.request.finish()
+            return 0
+        if self.announced >= 0:
+            headers = [pair for pair in headers if len(pair[0]) != 14 or pair[0].lower() != "content-length"]
         self.begun = True
         self.request.respond(self.status, headers, body)
+        return 0
 
 
 class WSGIHandler:
@@ -224,7 +234,7 @@ class WSGIHandler:
             "GATEWAY_INTERFACE": "CGI/1.1",
         }
 
-    def _of_connection(self, request: http_request) -> dict[str, Any]:
+    def _of_connection(self, http_request request):
         """What is the same for all requests of a connection."""
         base = dict(self._base)
         base["wsgi.url_scheme"] = request.scheme
@@ -249,49 +259,45 @@ class WSGIHandler:
             base["REMOTE_ADDR"] = remote if isinstance(remote, str) else ""
         return base
 
-    def __call__(self, request: http_request) -> None:
-        connection = request.connection
-        try:
-            scheme, remote, base = connection.wsgi_base
-            if scheme != request.scheme or remote is not connection.remote:
-                raise AttributeError
-        except AttributeError:
+    def __call__(self, http_request request):
+        cdef _Answer answer = _Answer.__new__(_Answer)
+        cdef dict values
+        cdef object body, connection = request.connection
+        known = getattr(connection, "wsgi_base", None)
+        if known is not None and known[0] == request.is_tls and known[1] is connection.remote:
+            values = environ(request, <dict>known[2], self.root_path)
+        else:
             base = self._of_connection(request)
-            connection.wsgi_base = (request.scheme, connection.remote, base)
-        values = environ(request, base, self.root_path)
+            connection.wsgi_base = (request.is_tls, connection.remote, base)
+            values = environ(request, base, self.root_path)
         values["wsgi.input"] = InputStream(request)
-        answer = _Answer(request)
+        answer.request = request
+        answer.announced = -1
         result = self.app(values, answer)
+        if type(result) is list and len(<list>result) == 1 and not answer.begun:
+            body = (<list>result)[0]
+            if type(body) is bytes:
+                answer.whole(body)
+                return
         try:
-            if (type(result) is list or type(result) is tuple) and not answer.begun:
-                if len(result) == 1:
-                    body = result[0]
-                    if type(body) is bytes:
-                        answer.whole(body)
-                        if not request.finished:
-                            request.finish()
-                        return
-                elif sum(map(len, result)) <= JOIN:
-                    answer.whole(b"".join(result))
-                    if not request.finished:
-                        request.finish()
-                    return
-            self._stream(request, answer, result)
+            if (type(result) is list or type(result) is tuple) and not answer.begun and sum(map(len, result)) <= JOIN:
+                answer.whole(b"".join(result))
+            else:
+                self._stream(request, answer, result)
         finally:
             close = getattr(result, "close", None)
             if close is not None:
                 close()
 
-    def _stream(self, request: http_request, answer: _Answer, result: Iterable[bytes]) -> None:
+    def _stream(self, http_request request, _Answer answer not None, result):
         if type(result) is FileWrapper and not answer.begun and (size := result.size()) is not None and answer.status:
-            announced = answer.length()
-            if announced < 0:
+            if answer.announced < 0:
                 answer.headers = [*answer.headers, ("Content-Length", str(size))]
-                announced = size
-            if announced > size:
-                raise LocalError(f"the application announces {announced} bytes of a file that has {size}")
+                answer.announced = size
+            if answer.announced > size:
+                raise LocalError(f"the application announces {answer.announced} bytes of a file that has {size}")
             answer.begin()
-            request.sendfile(result.filelike, result.filelike.tell(), announced)
+            request.sendfile(result.filelike, result.filelike.tell(), answer.announced)
         else:
             for block in result:
                 # The head waits for the first block with something in it: until then exc_info may replace it.
