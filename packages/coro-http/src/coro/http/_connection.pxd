@@ -41,6 +41,7 @@ cdef class connection:
     cdef public bint is_tls
     cdef public object protocol
     cdef public object user             # whatever a handler wants to keep with the connection
+    cdef public object wsgi_base, asgi_base     # what the bridges keep of one request for the next
     cdef object raw                     # the sock below `conn`
     cdef sock fast                      # `conn`, if it is a plain sock
     cdef Registry registry

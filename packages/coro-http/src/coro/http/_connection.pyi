@@ -61,8 +61,8 @@ class connection:
     is_tls: bool
     protocol: str
     user: Any
-    def __getattr__(self, name: str) -> Any: ...
-    def __setattr__(self, name: str, value: Any) -> None: ...
+    wsgi_base: Any
+    asgi_base: Any
     request_number: int
     sent: int
     def __init__(self, server: Any, conn: Any, addr: Any, registry: Registry, raw: Any = None) -> None: ...
