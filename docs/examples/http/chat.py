@@ -29,7 +29,8 @@ PAGE = """<!doctype html><meta charset="utf-8"><title>Chat</title>
   ws.onmessage = event => {
     const m = JSON.parse(event.data);
     if (m.kind === "color") { text.style.color = m.color; text.placeholder = "say something"; return; }
-    const line = document.createElement("div"), author = document.createElement("b"), when = document.createElement("time");
+    const line = document.createElement("div"), author = document.createElement("b");
+    const when = document.createElement("time");
     author.textContent = m.author; author.style.color = m.color; when.textContent = m.time;
     line.append(when, author, m.text); log.append(line); line.scrollIntoView();
   };

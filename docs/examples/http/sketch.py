@@ -1,8 +1,8 @@
-"""A shared sketch: python docs/examples/http/sketch.py [FILE], then open http://127.0.0.1:8080/ in two windows.
+"""A shared sketch: python docs/examples/http/sketch.py [FILE], then open http://127.0.0.1:8080/ twice.
 
-From the browser: ``MD,x,y`` the pen is down, ``MM,x,y`` it moves, ``MU`` it is up, ``CD`` clear the drawing, ``ND`` a new
-one, ``PD`` the one before. To all browsers: ``D,x0,y0,x1,y1`` a line, ``CD`` clear. The drawings are kept as JSON in
-FILE, if there is one.
+From the browser: ``MD,x,y`` the pen is down, ``MM,x,y`` it moves, ``MU`` it is up, ``CD`` clear the drawing, ``ND`` a
+new one, ``PD`` the one before. To all browsers: ``D,x0,y0,x1,y1`` a line, ``CD`` clear. The drawings are kept as JSON
+in FILE, if there is one.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ def gunicorn(address: str, kind: str) -> None:
     where = os.path.dirname(os.path.abspath(__file__))
     command = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-w", "1", "-b", f"{address}:{port}", "--chdir", where]
     app = "gateway_server:waiting" if WAIT else "gateway_server:wsgi"
-    os.execv(sys.executable, [*command, "--log-level", "error", "--keep-alive", "75", "--worker-connections", "2000", app])
+    os.execv(
+        sys.executable, [*command, "--log-level", "error", "--keep-alive", "75", "--worker-connections", "2000", app]
+    )
 
 
 if __name__ == "__main__":

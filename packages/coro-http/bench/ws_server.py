@@ -1,4 +1,4 @@
-"""WebSocket echo servers, one for each peer: `python ws_server.py PEER CASE`, prints the port and serves until killed."""
+"""WebSocket echo servers, one for each peer: `python ws_server.py PEER CASE` prints the port and serves."""
 
 from __future__ import annotations
 

@@ -86,7 +86,10 @@ def test_answers(waits):
         )
         assert ask(app, b"GET /stream" + head + b"\r\n")[2] == b"x" * 200_000
         assert ask(app, b"POST /" + head + b"Content-Length: 3\r\n\r\nabc")[2] == b"got abc"
-        assert ask(app, b"POST /" + head + b"Content-Length: 300000\r\n\r\n" + b"y" * 300_000)[2] == b"got " + b"y" * 300_000
+        assert (
+            ask(app, b"POST /" + head + b"Content-Length: 300000\r\n\r\n" + b"y" * 300_000)[2]
+            == b"got " + b"y" * 300_000
+        )
         chunked = b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
         assert ask(app, b"POST /" + head + chunked)[2] == b"got abcde"
         assert ask(app, b"HEAD /" + head + b"\r\n", "HEAD")[2] == b""

@@ -36,7 +36,9 @@ def environ_of(path="/", *lines, **options):
 
 @in_loop
 def test_environ():
-    environ = environ_of("/a%20b/%C3%BC?x=1&y=%20", "X-One: 1", "X-One: 2", "Cookie: a=1", "Cookie: b=2", "Content-Type: t/x")
+    environ = environ_of(
+        "/a%20b/%C3%BC?x=1&y=%20", "X-One: 1", "X-One: 2", "Cookie: a=1", "Cookie: b=2", "Content-Type: t/x"
+    )
     assert environ["REQUEST_METHOD"] == "GET"
     assert environ["PATH_INFO"] == "/a b/\u00c3\u00bc"  # bytes as latin-1 (PEP 3333, "Unicode Issues")
     assert environ["QUERY_STRING"] == "x=1&y=%20"
@@ -157,7 +159,17 @@ def test_the_input_is_a_file(size):
     assert made().read() == data
     assert made().readlines() == file.readlines()
     assert list(made()) == data.splitlines(keepends=True)
-    for call in ([("read", 5), ("readline", -1), ("read", 0), ("readline", 3), ("readline", 0), ("readlines", 8), ("read", None)],):
+    for call in (
+        [
+            ("read", 5),
+            ("readline", -1),
+            ("read", 0),
+            ("readline", 3),
+            ("readline", 0),
+            ("readlines", 8),
+            ("read", None),
+        ],
+    ):
         stream, file = made(), io.BytesIO(data)
         for name, argument in call:
             assert getattr(stream, name)(argument) == getattr(file, name)(argument), name

@@ -31,7 +31,12 @@ def test_flask():
     @app.post("/form/<name>")
     def form(name):
         upload = flask.request.files["file"]
-        return {"name": name, "field": flask.request.form["field"], "size": len(upload.read()), "q": flask.request.args["q"]}
+        return {
+            "name": name,
+            "field": flask.request.form["field"],
+            "size": len(upload.read()),
+            "q": flask.request.args["q"],
+        }
 
     @app.get("/stream")
     def stream():
@@ -133,8 +138,13 @@ def test_django_admin(tmp_path):
                 assert "Log in" in client.get("/admin/").text
                 page = submit("/admin/login/", username="root", password="secret", next="/admin/")
                 assert "Site administration" in page
-                page = submit("/admin/auth/user/add/", username="someone", password1="Long-enough-7", password2="Long-enough-7",
-                              usable_password="true")  # fmt: skip
+                page = submit(
+                    "/admin/auth/user/add/",
+                    username="someone",
+                    password1="Long-enough-7",
+                    password2="Long-enough-7",
+                    usable_password="true",
+                )
                 assert "was added successfully" in page
                 number = re.search(r"/admin/auth/user/(\d+)/", client.get("/admin/auth/user/?q=someone").text)[1]
                 assert "Are you sure" in client.get(f"/admin/auth/user/{number}/delete/").text
@@ -260,5 +270,3 @@ def test_the_adapter_of_asgiref():
     with serving(ASGIHandler(WsgiToAsgi(wsgi), lifespan="off")) as server:
         with Client(base_url=f"http://127.0.0.1:{server.port}") as client:
             assert client.post("/", content=b"abc").content == b"got abc"
-
-

@@ -121,6 +121,7 @@ def test_ping():
 def test_pongs_overtake_messages_that_wait():
     stream, ws = raw()
     peer = Codec("client")
+
     def send():
         with contextlib.suppress(WebSocketClosed):
             ws.send(bytes(3_000_000))  # more than the stream takes

@@ -100,13 +100,16 @@ BROWSER = """
                 page.fill("#text", name); page.press("#text", "Enter")
                 expect(page.locator("#log")).to_contain_text(name)
             pages[0].fill("#text", "Hello, <b>Grace</b>!"); pages[0].press("#text", "Enter")
-            pages[1].fill("#text", "Hello, Ada."); expect(pages[1].locator("#log")).to_contain_text("Hello, <b>Grace</b>!")
+            pages[1].fill("#text", "Hello, Ada.")
+            expect(pages[1].locator("#log")).to_contain_text("Hello, <b>Grace</b>!")
             pages[1].press("#text", "Enter")
             for page in pages:
                 expect(page.locator("#log")).to_contain_text("Hello, Ada.")
         else:
             box = pages[0].locator("#board").bounding_box()
-            for points in (((100, 300), (300, 80), (500, 300), (100, 300)), ((220, 300), (220, 220), (300, 220), (300, 300))):
+            roof = ((100, 300), (300, 80), (500, 300), (100, 300))
+            door = ((220, 300), (220, 220), (300, 220), (300, 300))
+            for points in (roof, door):
                 pages[0].mouse.move(box["x"] + points[0][0], box["y"] + points[0][1])
                 pages[0].mouse.down()
                 for x, y in points[1:]:
@@ -141,7 +144,13 @@ def test_in_a_browser(kind, tmp_path):
     @coro_test
     def click():
         with serving(module.app) as server:
-            command = [sys.executable, str(script), kind, f"http://127.0.0.1:{server.port}/", str(tmp_path / "page.png")]
+            command = [
+                sys.executable,
+                str(script),
+                kind,
+                f"http://127.0.0.1:{server.port}/",
+                str(tmp_path / "page.png"),
+            ]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             out, err = coro.in_thread(process.communicate)
             assert out.strip() == b"done", err.decode()

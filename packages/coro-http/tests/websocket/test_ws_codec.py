@@ -78,7 +78,13 @@ def test_the_window_is_kept_between_messages() -> None:
 
 
 CORPUS = [
-    [("text", "Hello"), ("binary", b"\x00\xff" * 100), ("ping", b"p"), ("text", "\u00fc\u20ac\U0001f600"), ("pong", b"")],
+    [
+        ("text", "Hello"),
+        ("binary", b"\x00\xff" * 100),
+        ("ping", b"p"),
+        ("text", "\u00fc\u20ac\U0001f600"),
+        ("pong", b""),
+    ],
     [("parts", ["\u00fc", "", "\u20ac", "x"]), ("binary", b""), ("close", (1000, "bye"))],
     [("parts", [b"a" * 130, b"", b"b"]), ("ping", b"x" * 125), ("text", "x" * 126), ("close", (None, ""))],
 ]
@@ -296,7 +302,13 @@ def test_mistakes_of_the_caller() -> None:
         codec.fragment(b"b", final=True)
     codec.fragment("c", final=True)
     codec.close()
-    for call in (lambda: codec.message("x"), codec.ping, codec.pong, codec.close, lambda: codec.fragment("x", final=True)):
+    for call in (
+        lambda: codec.message("x"),
+        codec.ping,
+        codec.pong,
+        codec.close,
+        lambda: codec.fragment("x", final=True),
+    ):
         with pytest.raises(LocalError, match="close frame"):
             call()
     with pytest.raises(TypeError):

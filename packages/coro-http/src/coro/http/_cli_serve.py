@@ -47,18 +47,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-b", "--bind", action="append", default=[], metavar="ADDRESS",
         help="HOST:PORT, :PORT, or unix:PATH; may be repeated (127.0.0.1:8000)",
     )  # fmt: skip
-    parser.add_argument("-w", "--workers", type=int, default=1, metavar="N", help="processes; 0 is one per processor (1)")
+    parser.add_argument(
+        "-w", "--workers", type=int, default=1, metavar="N", help="processes; 0 is one per processor (1)"
+    )
     parser.add_argument("--interface", choices=INTERFACES, default="auto", help="what the application is (auto)")
-    parser.add_argument("--factory", action="store_true", help="the attribute is a function that returns the application")
+    parser.add_argument(
+        "--factory", action="store_true", help="the attribute is a function that returns the application"
+    )
     parser.add_argument("--app-dir", metavar="FOLDER", help="where the module is (the working directory)")
     parser.add_argument("--root-path", default="", metavar="PATH", help="where the application is mounted, as /app")
     parser.add_argument("--reload", action="store_true", help="begin anew when a source file changes")
-    parser.add_argument("--reload-dir", action="append", default=[], metavar="FOLDER", help="a folder to watch for that")
+    parser.add_argument(
+        "--reload-dir", action="append", default=[], metavar="FOLDER", help="a folder to watch for that"
+    )
     parser.add_argument("--cert", metavar="FILE", help="certificate chain in PEM: serve https")
     parser.add_argument("--key", metavar="FILE", help="its private key, if it is not in the same file")
-    parser.add_argument("--max-requests", type=int, default=0, metavar="N", help="replace a worker after about N requests")
+    parser.add_argument(
+        "--max-requests", type=int, default=0, metavar="N", help="replace a worker after about N requests"
+    )
     parser.add_argument("--max-connections", type=int, metavar="N", help="most connections at once, for each worker")
-    parser.add_argument("--lifespan", choices=("auto", "on", "off"), default="auto", help="of an ASGI application (auto)")
+    parser.add_argument(
+        "--lifespan", choices=("auto", "on", "off"), default="auto", help="of an ASGI application (auto)"
+    )
     parser.add_argument("--no-emulation", action="store_true", help="leave blocking calls as they are")
     parser.add_argument(
         "--trusted-proxy", action="append", default=[], metavar="NETWORK", help="believe Forwarded headers from there"

@@ -27,8 +27,9 @@ class LoadError(Exception):
 
 
 def load(name: str, *, factory: bool = False, folder: str | None = None) -> Any:
-    """The application called ``module:attribute`` (``app`` if no attribute is named; it may have dots). ``factory``: the
-    attribute is a function that makes it. ``folder`` is put on the path.
+    """The application called ``module:attribute`` (``app`` if no attribute is named; it may have dots).
+
+    ``factory``: the attribute is a function that makes it. ``folder`` is put on the path.
 
     Raises LoadError when it is not there; what the import or the factory raises otherwise.
     """
@@ -65,7 +66,7 @@ def interface_of(app: Any) -> Interface:
 
     if isinstance(app, App) or hasattr(app, "handle_request"):
         return "http"
-    call = app if inspect.isfunction(app) or inspect.ismethod(app) else getattr(type(app), "__call__", app)
+    call = app if inspect.isfunction(app) or inspect.ismethod(app) else type(app).__call__
     if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(call):
         return "asgi"
     try:

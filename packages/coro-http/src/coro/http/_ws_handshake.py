@@ -116,9 +116,7 @@ def extensions(values: Iterable[str] | None) -> list[tuple[str, list[tuple[str, 
 # -- a server
 
 
-def check_request(
-    method: str, version: tuple[int, int] | str, get_all: Callable[[str], Sequence[str] | None]
-) -> str:
+def check_request(method: str, version: tuple[int, int] | str, get_all: Callable[[str], Sequence[str] | None]) -> str:
     """Whether a request asks for a WebSocket as it should (RFC 6455, section 4.2.1). Returns its key.
 
     Raises HandshakeError: status 405 for another method than GET, 426 for another version or protocol, 400 otherwise.

@@ -65,7 +65,7 @@ class _Running:
         before = len(loop._scheduled)
         asyncio._set_running_loop(loop)
         try:
-            self.task = task = asyncio.Task(coroutine, loop=loop, eager_start=True)
+            self.task = task = asyncio.Task(coroutine, loop=loop, eager_start=True)  # type: ignore[call-arg]
         finally:
             asyncio._set_running_loop(None)
         done = task.done()
@@ -111,7 +111,18 @@ def _set_result(future: asyncio.Future[Any], value: Any) -> None:
 class _HTTP(_Running):
     """One request: the messages between the application and the connection's thread."""
 
-    __slots__ = ("asked", "body_read", "complete", "disconnected", "head", "out", "request", "room", "started", "waiting")
+    __slots__ = (
+        "asked",
+        "body_read",
+        "complete",
+        "disconnected",
+        "head",
+        "out",
+        "request",
+        "room",
+        "started",
+        "waiting",
+    )
 
     def __init__(self, request: http_request) -> None:
         super().__init__()
@@ -608,7 +619,9 @@ class ASGIHandler:
         del scope["method"]
         scope["type"] = "websocket"
         scope["scheme"] = "wss" if request.is_tls else "ws"
-        names = [name.strip() for line in request.headers.get_all("sec-websocket-protocol") or () for name in line.split(",")]
+        names = [
+            name.strip() for line in request.headers.get_all("sec-websocket-protocol") or () for name in line.split(",")
+        ]
         scope["subprotocols"] = [name for name in names if name]
         scope["extensions"] = {"websocket.http.response": {}}
         exchange = _WebSocket(request, self._websocket)

@@ -279,7 +279,7 @@ def connect(
 def _wrap(conn: Any, tls: Any, host: str) -> Any:
     import ssl
 
-    from coro import tls as core_tls  # type: ignore[attr-defined]
+    from coro import tls as core_tls
 
     context = core_tls.context(ssl.create_default_context() if tls is None else tls)
     return context.wrap(conn, server_side=False, server_hostname=host)
@@ -325,7 +325,7 @@ class _Opened:
         self.thread: Any = None
 
 
-class handler:  # noqa: N801 (the classic name)
+class handler:
     """A classic handler for one path: ``factory(protocol, request, handler)`` makes a ``websocket`` (or a child of it)
     for each connection. ``protocol`` is ``"rfc6455"``.
 
@@ -365,7 +365,7 @@ class handler:  # noqa: N801 (the classic name)
             opened.thread.join()
 
 
-class ws_packet:  # noqa: N801 (the classic name)
+class ws_packet:
     """A received data frame: ``fin``, ``opcode`` (1 text, 2 binary, 0 more of the same), ``mask``, ``plen`` and
     ``masking``; ``unpack()`` returns the payload. ``payload`` is the same: nothing is left to unmask."""
 
@@ -387,7 +387,7 @@ class ws_packet:  # noqa: N801 (the classic name)
         return f"<ws_packet fin={self.fin} opcode={self.opcode} plen={self.plen}>"
 
 
-class websocket:  # noqa: N801 (the classic name)
+class websocket:
     """A classic WebSocket of a server, with a thread that calls ``handle_packet`` for each data frame and
     ``handle_close`` at the end. Override these two. Pings, pongs and closing are dealt with below.
 
