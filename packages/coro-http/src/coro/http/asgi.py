@@ -577,11 +577,10 @@ class ASGIHandler:
 
     def _scope(self, request: http_request) -> dict[str, Any]:
         connection = request.connection
-        try:
-            scheme, remote, client, server = connection.asgi_base
-            if remote is not connection.remote:
-                raise AttributeError
-        except AttributeError:
+        known = connection.asgi_base
+        if known is not None and known[1] is connection.remote:
+            scheme, _, client, server = known
+        else:
             client = _pair(request.remote)
             try:
                 server = _pair(connection.conn.getsockname())
