@@ -263,7 +263,7 @@ class WSGIHandler:
         cdef _Answer answer = _Answer.__new__(_Answer)
         cdef dict values
         cdef object body, connection = request.connection
-        known = getattr(connection, "wsgi_base", None)
+        known = connection.wsgi_base
         if known is not None and known[0] == request.is_tls and known[1] is connection.remote:
             values = environ(request, <dict>known[2], self.root_path)
         else:
