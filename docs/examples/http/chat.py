@@ -54,12 +54,12 @@ def tell(author: str, color: str, text: str) -> None:
 
 
 @app.get("/")
-def page(request: http.Request) -> http.Response:
+def page(request: http.http_request) -> http.Response:
     return http.Response(PAGE, headers={"content-type": "text/html; charset=utf-8"})
 
 
 @app.get("/chat")
-def chat(request: http.Request) -> None:
+def chat(request: http.http_request) -> None:
     with websocket.accept(request, max_message=4096) as ws:
         color = next(colors)
         name = str(ws.receive())[:40]

@@ -90,12 +90,12 @@ app = http.App()
 
 
 @app.get("/")
-def page(request: http.Request) -> http.Response:
+def page(request: http.http_request) -> http.Response:
     return http.Response(PAGE, headers={"content-type": "text/html; charset=utf-8"})
 
 
 @app.get("/sketch")
-def sketch(request: http.Request) -> None:
+def sketch(request: http.http_request) -> None:
     with websocket.accept(request, max_message=64) as ws:
         board.show(ws)
         board.viewers.add(ws)
