@@ -46,6 +46,7 @@ def ended(function, turns):
     return by_itself
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["get", "post", "stream", "upload", "name"])
 @coro_test
 def test_ended_at_every_turn(kind):

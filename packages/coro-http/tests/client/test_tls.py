@@ -108,7 +108,11 @@ def test_a_server_that_does_not_shake_hands():
 
 @coro_test
 def test_a_server_without_tls():
-    with raw(b"") as server, Client() as client:
+    def plain(conn):
+        conn.recv(1)
+        conn.send(b"HTTP/1.1 400 This is no TLS\r\n\r\n")
+
+    with raw(plain) as server, Client() as client:
         with pytest.raises(ConnectError):
             client.get(https(server))
         assert client.statistics().used == 0

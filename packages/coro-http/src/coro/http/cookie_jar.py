@@ -364,12 +364,15 @@ class CookieJar:
 
     def _covered(self, new: Cookie) -> bool:
         """RFC 6265bis section 5.7, step 19: plain http does not overwrite or hide a Secure cookie."""
+        now = self._clock()
         return any(
             old.secure
             and old.name == new.name
-            and (_is_below(old.host, new.host) or _is_below(new.host, old.host))
+            and (old.expires is None or old.expires > now)
             and _path_matches(new.path, old.path)
-            for old in self
+            for host, cookies in self._hosts.items()
+            if _is_below(host, new.host) or _is_below(new.host, host)
+            for old in cookies.values()
         )
 
     def _place(self, host: str, domain: str) -> tuple[str, bool]:
