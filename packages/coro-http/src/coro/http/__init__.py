@@ -53,6 +53,8 @@ else:
     def __getattr__(name: str) -> object:
         from importlib import import_module
 
+        if name.startswith("_"):
+            raise AttributeError(f"module 'coro.http' has no attribute {name!r}")
         with _explained():
             if name in _FROM:
                 found = getattr(import_module("coro.http." + _FROM[name]), name)
@@ -62,7 +64,9 @@ else:
                 except ModuleNotFoundError as e:
                     if e.name != "coro.http." + name:
                         raise
-                    raise AttributeError(f"module 'coro.http' has no attribute {name!r}") from None
+                    found = None
+        if found is None:
+            raise AttributeError(f"module 'coro.http' has no attribute {name!r}")
         globals()[name] = found
         return found
 
