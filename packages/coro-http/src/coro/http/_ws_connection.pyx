@@ -114,10 +114,13 @@ cdef class WebSocket:
 
     Any number of threads may call its methods at once. It is closed by ``close``, and at the end of a ``with`` block.
 
-    Invariants: 1. Only the thread that set ``reading`` reads the stream, only the one that set ``writing`` writes it.
-    2. ``first`` of the outgoing list is whole frames but for its first entry, which may be the rest of one; control
-    frames go before the others, but not before that. 3. After ``ended`` is set nothing is read or written.
     """
+    # Invariants:
+    #
+    # 1. Only the thread that set `reading` reads the stream, only the one that set `writing` writes it.
+    # 2. `first` of the outgoing list is whole frames but for its first entry, which may be the rest of one; control
+    #    frames go before the others, but not before that.
+    # 3. After `ended` is set nothing is read or written.
     cdef readonly object stream
     cdef readonly Codec codec
     #: The subprotocol that was agreed on, or None.

@@ -8,8 +8,10 @@ beyond. The boundary is searched with bytes.find in blocks, so the cost is linea
 has a limit: parts, bytes of a part's head, bytes of a field, of all. What is not of the form is a `RemoteError`, what
 passes a limit a `LimitError` with status 413.
 
-Cost: a copy of each byte. Rejected: the email package (it wants the whole, and takes line ends of any kind).
+Cost: a copy of each byte.
 """
+
+# Rejected: the email package (it wants the whole, and takes line ends of any kind).
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who the client is when a proxy stands in between: the PROXY protocol, Forwarded and X-Forwarded-*.
+"""Who the client is when a proxy stands in between: the PROXY protocol, ``Forwarded``, ``X-Forwarded-*``.
 
 Anybody can send these fields, so they count only from peers whose networks were named as trusted, and of a list of
 proxies only as far as each is trusted: it is read from the right, and the first address that is no trusted proxy is the

@@ -17,9 +17,11 @@ read: that is what keeps a request from hiding in another one's body.
 Exceptions: `LocalError` for a mistake of the caller, `RemoteError` for one of the peer, with the status code for the
 answer. Nothing else is raised, whatever is fed.
 
-Cost: 0.3 us for a request with few fields, and as much for a response. Rejected: callbacks per field (an object and
-a call each, wanted or not), a copy of all input in a buffer of ours, regular expressions.
+Cost: 0.3 us for a request with few fields, and as much for a response.
 """
+
+# Rejected: callbacks per field (an object and a call each, wanted or not), a copy of all input in a buffer of ours,
+# regular expressions.
 
 # Invariants of Connection:
 #

@@ -19,9 +19,11 @@ Limits, with their reasons:
 - max_fragments: a message may come in fragments without any byte in them; each costs the receiver work.
 
 Cost: about 240 bytes an object, and the buffer of a message under way; permessage-deflate adds what zlib takes, for
-windows of 12 bits about 20 KB to compress and 12 KB to inflate. Rejected: zlib through its C interface, which would
-need its headers wherever this is compiled, for a microsecond a message.
+windows of 12 bits about 20 KB to compress and 12 KB to inflate.
 """
+
+# Rejected: zlib through its C interface, which would need its headers wherever this is compiled, for a microsecond a
+# message.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -182,11 +184,13 @@ cdef class Codec:
     messages are reported; otherwise each frame is, with at most ``max_frame`` bytes at a time in memory. Compressed
     messages have to be assembled.
 
-    Invariants: 1. ``step`` never looks at a byte twice. 2. The message buffer holds no more than twice the bytes that
-    have arrived, or been inflated, for this message. 3. After an error of the peer every further call raises it again.
-
     Raises LocalError for wrong arguments.
     """
+    # Invariants:
+    #
+    # 1. `step` never looks at a byte twice.
+    # 2. The message buffer holds no more than twice the bytes that have arrived, or been inflated, for this message.
+    # 3. After an error of the peer every further call raises it again.
 
     def __cinit__(self):
         self.data = b""
