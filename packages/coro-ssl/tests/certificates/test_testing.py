@@ -22,6 +22,7 @@ def verified(ca: testing.CA, issued: testing.Issued, tmp_path: Path, *options: s
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", testing._KINDS)
 def test_every_kind_of_key_is_strictly_right(kind: str, tmp_path: Path) -> None:
     """https://github.com/python-trio/trustme/pull/642: Python 3.13 checks key identifiers."""

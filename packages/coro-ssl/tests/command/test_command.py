@@ -99,6 +99,7 @@ def test_old_versions_are_seen() -> None:
     assert coro.run(look) == {"TLSv1.1": False, "TLSv1.0": True, "SSLv3": True}
 
 
+@pytest.mark.slow
 def test_nobody_there() -> None:
     port = coro.run(_closed_port)
     done = run("probe", f"127.0.0.1:{port}")

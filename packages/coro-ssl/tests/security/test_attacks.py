@@ -390,6 +390,7 @@ def test_a_write_that_is_interrupted_is_completed(backend: str, version: str) ->
 
 @both
 @versions
+@pytest.mark.slow
 def test_both_directions_under_stress(backend: str, version: str) -> None:
     """Two threads write and two read on one connection, in pieces of all sizes
     (https://github.com/python/cpython/issues/151508)."""

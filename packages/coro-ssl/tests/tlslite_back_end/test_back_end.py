@@ -283,6 +283,7 @@ class TestContexts:
         shake(a, b)
         assert a.version() == "TLSv1.3"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("key", ["ec", "ec384", "ec521", "rsa", "rsa3072", "ed25519", "ed448"])
     @versions
     def test_kinds_of_keys(self, key: str, version: str) -> None:

@@ -330,7 +330,7 @@ class TestReading:
             with pytest.raises(der.Malformed):
                 Certificate(self.CERT[:i])
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=100, deadline=None)
     @given(st.integers(0, len(CERT) - 1), st.integers(1, 255))
     def test_every_changed_byte_is_refused(self, at: int, change: int) -> None:
         """Nothing but Refused, whichever byte is changed: what still can be read has a signature that is wrong."""
@@ -338,13 +338,13 @@ class TestReading:
         data[at] ^= change
         assert judge([bytes(data)], host=None) != 0
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=100, deadline=None)
     @given(st.binary(max_size=200))
     def test_random_bytes(self, data: bytes) -> None:
         with pytest.raises(der.Malformed):
             Certificate(data)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=80, deadline=None)
     @given(st.integers(0, 10000), st.integers(1, 255))
     def test_changed_revocation_lists(self, at: int, change: int) -> None:
         data = bytearray(blocks(ROOT.crl_pem().replace(b"X509 CRL", b"CERTIFICATE"))[0])
