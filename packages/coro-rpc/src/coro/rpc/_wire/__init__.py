@@ -1,0 +1,1 @@
+"""The codec: frames, and the values in them. No sockets, no clock, nothing of coro."""
