@@ -8,10 +8,10 @@ Two or three messages, JSON in ordinary requests and replies, before anything ca
     server  {"proof": HMAC-SHA256(secret, "coro-rpc server\\0" + the same), in hex, "identity"}
 
 The last two only with "auth": "secret". The proofs cover both messages byte for byte, so whoever stands between cannot
-change the codec or anything else; and nonces of both sides, so nothing can be played again. Each side insists on what it
-was told to insist on: a client with a secret leaves a server that asks for none. Proofs are compared in constant time,
-for unknown users too. The challenge tells who is there, it does not encrypt: on a network that others can change, use TLS
-as well.
+change the codec or anything else; and nonces of both sides, so nothing can be played again. Each side insists on what
+it was told to insist on: a client with a secret leaves a server that asks for none. Proofs are compared in constant
+time, for unknown users too. The challenge tells who is there, it does not encrypt: on a network that others can
+change, use TLS as well.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def same(a: str, b: str) -> bool:
     return hmac.compare_digest(a.encode(), b.encode())
 
 
-def check_secret(secret: bytes) -> bytes:
+def check_secret(secret: Any) -> bytes:
     """The secret as bytes; ValueError for one that can be guessed."""
     if isinstance(secret, str):
         secret = secret.encode()

@@ -260,6 +260,8 @@ cdef class Pending(Call):
 
     cdef object outcome(self):
         if self.state == REPLIED:
+            if self.segments is not None:
+                return (<RpcStream>self.stream).decode_pieces(<bytes>self.payload, 0, self.segments)
             return (<RpcStream>self.stream).decode(<bytes>self.payload, 0)
         raise self.stream.failure(self)
 
@@ -412,7 +414,7 @@ cdef class RpcStream(PacketStream):
     cdef dict methods, builtins
     cdef public bint tracebacks
     cdef object greeter
-    cdef bint agreed, is_server
+    cdef bint agreed, is_server, replaying
     cdef list early
     cdef int hellos
     cdef Limits limits
@@ -438,6 +440,7 @@ cdef class RpcStream(PacketStream):
         self.slow = slow
         self.on_slow = on_slow
         self.on_error = on_error
+        self.takes_pieces = True
         self.early = []
         self.names = {}
 
@@ -448,6 +451,7 @@ cdef class RpcStream(PacketStream):
         self.identity = identity
         self.agreed = True
         early, self.early = self.early, []
+        self.replaying = True
         for kind, number, payload in early:
             if self.state == CLOSED:
                 break
@@ -455,6 +459,7 @@ cdef class RpcStream(PacketStream):
                 self.on_request(number, payload)
             else:
                 self.on_push(number, payload)
+        self.replaying = False
 
     def _is_agreed(self):
         return bool(self.agreed)
@@ -532,6 +537,28 @@ cdef class RpcStream(PacketStream):
             start += length
         start = size - sum([len(b) for b in buffers])
         return self.codec.decode(payload[at:start], buffers)
+
+    cdef object decode_pieces(self, bytes payload, Py_ssize_t at, list pieces):
+        """The same, where the buffers have come into memory of their own."""
+        cdef Py_ssize_t n, i
+        cdef uint32_t word
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(payload)
+        if PyBytes_GET_SIZE(payload) - at >= 2:
+            n = p[at] << 8 | p[at + 1]
+            at += 2
+            if n == len(pieces) and PyBytes_GET_SIZE(payload) - at >= 4 * n:
+                buffers = []
+                for i in range(n):
+                    word = p[at] << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
+                    at += 4
+                    if (word & 0x7fffffff) != <uint32_t>PyBytes_GET_SIZE(<bytes>pieces[i]):
+                        break
+                    buffers.append(bytearray(pieces[i]) if word & 0x80000000 else pieces[i])
+                else:
+                    return self.codec.decode(payload[at:], buffers)
+                at -= 4 * (i + 1)
+            at -= 2
+        return self.decode(b"".join([payload, *pieces]), at)
 
     cdef int put_value(self, int kind, uint64_t number, bytes head, list pieces) except -1:
         """A packet: `head` and a value. Raises PacketTooBig."""
@@ -750,7 +777,7 @@ cdef class RpcStream(PacketStream):
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(payload)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
         if not self.agreed:
-            return self.before_agreed(REQUEST, number, payload)
+            return self.before_agreed(REQUEST, number, self.frames.whole())
         inc = self.parse(number, payload, False)
         if inc is not None and self.admit_call(inc):
             self.launch(inc)
@@ -803,6 +830,8 @@ cdef class RpcStream(PacketStream):
         inc.stream = self
         inc.id = number
         inc.payload = payload
+        if not one_way and not self.replaying:
+            inc.segments = self.frames.out_segments
         inc.method = method
         inc.one_way = one_way
         inc.flags = p[0]
@@ -855,8 +884,7 @@ cdef class RpcStream(PacketStream):
     cdef int launch(self, IncomingCall inc) except -1:
         cdef Method method = <Method>inc.method
         cdef Lane lane = None
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(<bytes>inc.payload)
-        self.held += size
+        self.held += inc.size
         inc.started = self.heard
         inc.credit = self.frames.peer_window
         if not inc.one_way:
@@ -931,7 +959,10 @@ cdef class RpcStream(PacketStream):
             return 0
         try:
             try:
-                arguments = self.decode(<bytes>inc.payload, inc.at)
+                if inc.segments is not None:
+                    arguments = self.decode_pieces(<bytes>inc.payload, inc.at, inc.segments)
+                else:
+                    arguments = self.decode(<bytes>inc.payload, inc.at)
                 kwargs = None
                 if inc.flags & KEYWORDS:
                     arguments, kwargs = arguments
@@ -950,7 +981,6 @@ cdef class RpcStream(PacketStream):
                 self.answer_failure(inc, CODE_BAD_ENCODING, str(e))
                 return 0
             # The reader need not keep it.
-            self.held -= PyBytes_GET_SIZE(<bytes>inc.payload)
             self.after_payload(inc)
             current_var.set(inc)
             if self.hooks is not None:
@@ -1001,7 +1031,10 @@ cdef class RpcStream(PacketStream):
 
     cdef int after_payload(self, IncomingCall inc) except -1:
         cdef Py_ssize_t n = PyBytes_GET_SIZE(<bytes>inc.payload) + HEADER
+        self.held -= inc.size
+        inc.size = 0
         inc.payload = b""
+        inc.segments = None
         if inc.one_way:
             self.return_push_credit(n)
         return 0
@@ -1100,7 +1133,6 @@ cdef class RpcStream(PacketStream):
         inc.thread = None
         timer_cancel(inc)
         if PyBytes_GET_SIZE(<bytes>inc.payload):
-            self.held -= PyBytes_GET_SIZE(<bytes>inc.payload)
             self.after_payload(inc)
         if not inc.one_way:
             self.serving.pop(inc.id, None)
@@ -1156,14 +1188,14 @@ cdef class RpcStream(PacketStream):
                 return found
         return RemoteError(text, name, details, trace if type(trace) is str else None)
 
-    def method_statistics(self):
-        """For each method: its name, calls, failures, running ones, latencies."""
-        cdef Method m
-        return [(m.name, m.calls, m.failures, m.running, m.latencies()) for m in self.methods.values()]
+    def _grant_upload(self, Pending call, n):
+        """For tests: send more than the other side allows."""
+        call.up_credit += n
 
 
 def _serve_call(IncomingCall inc):
     cdef RpcStream s = <RpcStream>inc.stream
+    inc.begun = True
     try:
         s.serve(inc)
     finally:

@@ -8,8 +8,9 @@
 
     registry.export_service(Accounts(), AccountsProtocol, "accounts")
 
-A name consists of identifiers and dots; none of its parts begins with an underscore, and "rpc" is the package's own. The
-table is a dictionary of byte strings, so a call costs one lookup, and a name that is not in it is nothing but unknown.
+A name consists of identifiers and dots; none of its parts begins with an underscore, and "rpc" is the package's own.
+The table is a dictionary of byte strings, so a call costs one lookup, and a name that is not in it is nothing but
+unknown.
 """
 
 from __future__ import annotations
@@ -100,9 +101,10 @@ class Registry:
     ) -> Any:
         """Export a callable; with or without arguments also a decorator.
 
-        name: what it is called on the wire, its ``__name__`` if None. limit: executions at a time, over all connections;
-        further calls are refused as busy. max_time: seconds that an execution may take, whatever the caller allows.
-        serial: with "method", one call after the other; with "client", one after the other for each connection. allow:
+        name: what it is called on the wire, its ``__name__`` if None. limit: executions at a time, over all
+        connections; further calls are refused as busy. max_time: seconds that an execution may take, whatever the
+        caller allows. serial: with "method", one call after the other; with "client", one after the other for each
+        connection. allow:
         the identities that may call it, None for all. idempotent: callers are told that they may repeat it.
 
         A generator function answers with a stream. Raises LocalError for a name that is not allowed or is taken, and
@@ -117,7 +119,9 @@ class Registry:
         wire = name if name is not None else getattr(function, "__name__", "")
         check_name(wire)
         if wire.partition(".")[0] == "rpc":
-            raise LocalError(f"expected a name that does not begin with 'rpc', which is the package's own, got {wire!r}")
+            raise LocalError(
+                f"expected a name that does not begin with 'rpc', which is the package's own, got {wire!r}"
+            )
         if serial not in (None, "method", "client"):
             raise ValueError(f"expected serial as None, 'method' or 'client', got {serial!r}")
         if limit is not None and limit < 1:

@@ -1,11 +1,11 @@
 """A client that connects when it is needed, and again when the connection has gone; and a pool of them.
 
-A call that was under way when the connection broke may have been executed, so it fails, unless it was marked idempotent.
-Calls that were certainly not executed (the server is going away, or busy) are tried again in any case, Busy ones only when
-the client was told to (``attempts``).
+A call that was under way when the connection broke may have been executed, so it fails, unless it was marked
+idempotent. Calls that were certainly not executed (the server is going away, or busy) are tried again in any case,
+Busy ones only when the client was told to (``attempts``).
 
-Pauses between attempts to connect grow from FIRST_PAUSE to LAST_PAUSE and vary by chance, so that clients which lost the
-same server do not come back in step. One thread connects; the others wait for it.
+Pauses between attempts to connect grow from FIRST_PAUSE to LAST_PAUSE and vary by chance, so that clients which lost
+the same server do not come back in step. One thread connects; the others wait for it.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def connect(
         stream = _open(address, tls, server_hostname)
         try:
             name = address if isinstance(address, (str, bytes)) else f"{address[0]}:{address[1]}"
-            return Connection(
-                stream, registry, peer_name=str(name), **dict(options or {}), **settings
-            ).start(min(timeout, HANDSHAKE_TIMEOUT))
+            return Connection(stream, registry, peer_name=str(name), **dict(options or {}), **settings).start(
+                min(timeout, HANDSHAKE_TIMEOUT)
+            )
         except BaseException:
             stream.close()
             raise
@@ -114,8 +114,8 @@ def _open(address: Any, tls: Any, server_hostname: str | None) -> Any:
 class Client(Caller):
     """A connection that is made at the first call, and made anew when it has gone.
 
-    address, registry, tls, server_hostname, settings: as for ``connect``. timeout: seconds for a call (60). attempts: how
-    often a call is tried that was not executed, or is idempotent; 1 never repeats. connect_timeout: seconds for one
+    address, registry, tls, server_hostname, settings: as for ``connect``. timeout: seconds for a call (60). attempts:
+    how often a call is tried that was not executed, or is idempotent; 1 never repeats. connect_timeout: seconds for one
     attempt to connect. retry_connect: seconds for which a call goes on trying to connect; 0 tries once. on_connect:
     ``on_connect(connection)`` after each connecting, before anybody calls. options: of PacketStream.
 
@@ -190,9 +190,7 @@ class Client(Caller):
                         if scope.expired and last is not None:
                             raise last
                 try:
-                    connection = connect(
-                        self.address, self._registry, timeout=self._connect_timeout, **self._settings
-                    )
+                    connection = connect(self.address, self._registry, timeout=self._connect_timeout, **self._settings)
                 except (AuthenticationError, ProtocolError):
                     self._failures += 1
                     raise
@@ -276,8 +274,8 @@ class Client(Caller):
         idempotent: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """See ``Caller.call``. idempotent: repeat it when the connection broke and nobody knows whether it was executed;
-        also when the server is busy."""
+        """See ``Caller.call``. idempotent: repeat it when the connection broke and nobody knows whether it was
+        executed; also when the server is busy."""
         return self._repeat(lambda rpc: rpc.call(method, args, kwargs, timeout, metadata), idempotent)
 
     def call_with(
@@ -344,11 +342,11 @@ class _Member:
 class Pool(Caller):
     """Several servers that do the same: each call goes to the healthy one with the fewest calls under way.
 
-    addresses: of the servers; one may be named several times for several connections. check_every: seconds between looks
-    at each server (a ping); one that does not answer within ``check_timeout`` seconds, or cannot be reached, gets no
-    calls until it answers again. attempts: how many servers a call is tried at, if it was not executed or is idempotent.
-    settings: those of ``Client``. ``start()`` or ``with`` starts the looks; ``close()`` ends it. With no healthy server
-    the others are tried.
+    addresses: of the servers; one may be named several times for several connections. check_every: seconds between
+    looks at each server (a ping); one that does not answer within ``check_timeout`` seconds, or cannot be reached,
+    gets no calls until it answers again. attempts: how many servers a call is tried at, if it was not executed or is
+    idempotent. settings: those of ``Client``. ``start()`` or ``with`` starts the looks; ``close()`` ends it. With no
+    healthy server the others are tried.
     """
 
     def __init__(

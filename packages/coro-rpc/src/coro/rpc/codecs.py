@@ -55,10 +55,11 @@ def _name(thing: Any) -> tuple[str, str]:
 class Pickle:
     """Pickle, protocol 5. ``Pickle(classes=[Point, Colour])`` also passes instances of these classes.
 
-    classes: classes (or module-level functions that classes name in ``__reduce__``) that may be in messages. Plain values
-    need no entry: None, bool, int, float, str, bytes, bytearray, tuple, list, dict, set, frozenset. An instance is made
-    by calling its class, or by ``__new__``, and its state is set by ``__setstate__`` or as attributes: register classes
-    for which any such values are harmless. Subclasses of list, dict and set cannot be sent as such. max_depth, max_memory:
+    classes: classes (or module-level functions that classes name in ``__reduce__``) that may be in messages. Plain
+    values need no entry: None, bool, int, float, str, bytes, bytearray, tuple, list, dict, set, frozenset. An instance
+    is made by calling its class, or by ``__new__``, and its state is set by ``__setstate__`` or as attributes:
+    register classes for which any such values are harmless. Subclasses of list, dict and set cannot be sent as such.
+    max_depth, max_memory:
     limits for what comes. unrestricted: load any pickle. It lets the other side execute anything here, and is refused
     unless that side has authenticated itself.
     """
@@ -160,14 +161,18 @@ def _collector(buffers: list[Any]) -> Callable[[pickle.PickleBuffer], bool]:
 
 
 def _out_of_band(value: Any, depth: int = 2) -> Any:
-    """Large bytes that are the value, or are found in it not too deep, wrapped so that they travel beside the pickle."""
+    """Large bytes that are the value, or are found in it not too deep, wrapped so that they travel beside the
+    pickle."""
     kind = type(value)
     if kind is bytes:
         return pickle.PickleBuffer(value) if len(value) >= OUT_OF_BAND else value
     if depth and (kind is tuple or kind is list) and len(value) <= 64:
-        return kind([_out_of_band(one, depth - 1) for one in value])
+        new = [_out_of_band(one, depth - 1) for one in value]
+        # What is the same list before should be the same list behind, unless there is a reason.
+        return kind(new) if any(a is not b for a, b in zip(new, value, strict=True)) else value
     if depth and kind is dict and len(value) <= 64:
-        return {key: _out_of_band(one, depth - 1) for key, one in value.items()}
+        named = {key: _out_of_band(one, depth - 1) for key, one in value.items()}
+        return named if any(named[key] is not value[key] for key in named) else value
     return value
 
 

@@ -21,7 +21,6 @@ from coro.rpc.exceptions import (
     AuthenticationError,
     CallTimeout,
     ConnectionLost,
-    LocalError,
     ProtocolError,
     RemoteError,
     RpcError,
@@ -39,9 +38,9 @@ HANDSHAKE_TIMEOUT = 10.0
 class Caller:
     """The forms of a call: what ``Connection``, ``Client`` and ``Pool`` share.
 
-    ``timeout`` is a number of seconds, None for the connection's (60 unless told otherwise), ``math.inf`` for no limit; it
-    travels with the call, and the other side stops when it is over. ``metadata`` is a dict of strings for the hooks of
-    the other side. A method with a parameter of one of these names is called with ``call_with``.
+    ``timeout`` is a number of seconds, None for the connection's (60 unless told otherwise), ``math.inf`` for no
+    limit; it travels with the call, and the other side stops when it is over. ``metadata`` is a dict of strings for
+    the hooks of the other side. A method with a parameter of one of these names is called with ``call_with``.
     """
 
     def _connection(self) -> RpcStream:
@@ -84,8 +83,8 @@ class Caller:
     def stream(
         self, method: str, /, *args: Any, timeout: float | None = None, metadata: Any = None, **kwargs: Any
     ) -> Stream:
-        """Call a method that answers with a stream: an iterator. There is no time limit unless ``timeout`` gives one for
-        the whole."""
+        """Call a method that answers with a stream: an iterator. There is no time limit unless ``timeout`` gives one
+        for the whole."""
         return self._connection().open_stream(method, args, kwargs, timeout, metadata)
 
     def cast(self, method: str, /, *args: Any, metadata: Any = None, **kwargs: Any) -> None:
@@ -198,8 +197,8 @@ class Connection(Caller):
     preferred first; default ``Pickle()``, ``JSON()``. secret: a shared secret of at least 16 bytes; the server may give
     a dict of them by user name. user: a client's user name. unix_users: for a server, who may connect over a UNIX
     socket: "same" for the user of this process, or a set of user ids. name: what to tell the other side. errors:
-    exception classes that are raised again as such when a remote method raised them. tracebacks: send the traceback of a
-    method that failed. in_order: execute calls one after the other. limits: Limits shared with other connections.
+    exception classes that are raised again as such when a remote method raised them. tracebacks: send the traceback of
+    a method that failed. in_order: execute calls one after the other. limits: Limits shared with other connections.
     slow, on_slow: ``on_slow(call, seconds)`` for executions that take longer. on_error: ``on_error(call, exception)``
     for methods that raise. options: those of PacketStream.
     """
@@ -227,7 +226,7 @@ class Connection(Caller):
         **options: Any,
     ) -> None:
         self.registry = registry if registry is not None else Registry()
-        self._codecs = list(codecs) if codecs is not None else [Pickle(), JSON()]
+        self._codecs: list[Codec] = list(codecs) if codecs is not None else [Pickle(), JSON()]
         if not self._codecs:
             raise ValueError("expected at least one codec")
         self._server_side = bool(server_side)
@@ -312,8 +311,8 @@ class Connection(Caller):
                 return
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Close in order: no new calls, in either direction, those under way may end within ``timeout`` seconds. Returns
-        whether all did. Does nothing when it is closed."""
+        """Close in order: no new calls, in either direction, those under way may end within ``timeout`` seconds.
+        Returns whether all did. Does nothing when it is closed."""
         return self._rpc.close(timeout)
 
     def abort(self) -> None:
@@ -377,9 +376,7 @@ class Connection(Caller):
             (secret,) = self._secrets.values()
             transcript = hello + b"\n" + answer
             reply = self._ask(_auth.dump({"proof": _auth.proof(secret, "client", transcript)}), timeout)
-            if not _auth.same(
-                _auth.load(reply, proof=str)["proof"], _auth.proof(secret, "server", transcript)
-            ):
+            if not _auth.same(_auth.load(reply, proof=str)["proof"], _auth.proof(secret, "server", transcript)):
                 raise AuthenticationError("the server does not know the secret")
             proved = True
         elif said["auth"] != "none":
@@ -485,4 +482,3 @@ def _qualified(kind: type[Exception]) -> str:
 
 def _state(rpc: RpcStream) -> str:
     return "closed" if rpc.closed else "closing" if rpc.closing else "open"
-

@@ -1,8 +1,8 @@
 """Every exception of coro.rpc, with a sentence on when it is raised.
 
 Two families answer the question whose fault it is: LocalError is the caller's mistake, RemoteError what the other side
-did or said. ConnectionLost and CallTimeout are nobody's: the call may have happened or not. All are ordinary Exceptions.
-Interruptions of the calling thread (coro.timeout, shutdown) stay what they are.
+did or said. ConnectionLost and CallTimeout are nobody's: the call may have happened or not. All are ordinary
+Exceptions. Interruptions of the calling thread (coro.timeout, shutdown) stay what they are.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class EncodeError(LocalError):
 
 
 class PacketTooBig(LocalError):
-    """A packet is larger than this side, or the other one, allows. Nothing was sent. ``size`` and ``limit`` are bytes."""
+    """A packet is larger than this side, or the other one, allows. Nothing was sent. ``size`` and ``limit`` are
+    bytes."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(size, limit)

@@ -1,13 +1,13 @@
 """Remote calls: names only.
 
-    registry = fast_rpc.Registry()
+registry = fast_rpc.Registry()
 
-    @registry.export
-    def add(a, b):
-        return a + b
+@registry.export
+def add(a, b):
+    return a + b
 
-    with fast_rpc.Server(registry, ("127.0.0.1", 0)) as server, fast_rpc.connect(server.addresses[0]) as conn:
-        assert conn.call("add", 1, 2) == 3
+with fast_rpc.Server(registry, ("127.0.0.1", 0)) as server, fast_rpc.connect(server.addresses[0]) as conn:
+    assert conn.call("add", 1, 2) == 3
 """
 
 from __future__ import annotations

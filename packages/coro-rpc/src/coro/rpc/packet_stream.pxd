@@ -39,6 +39,7 @@ cdef class Call(TimerTarget):
     cdef coro caller
     cdef int state
     cdef object payload
+    cdef list segments
     cdef object what
     cdef object seconds
     cdef bint inherited
@@ -59,10 +60,12 @@ cdef class Incoming(TimerTarget):
     cdef PacketStream stream
     cdef readonly uint64_t id
     cdef object payload
+    cdef list segments
+    cdef Py_ssize_t size
     cdef object method
     cdef object details
     cdef coro thread
-    cdef bint one_way, done
+    cdef bint one_way, done, begun
     cdef readonly bint cancelled, expired
     cdef int64_t started, deadline
     cdef int64_t credit
@@ -82,6 +85,7 @@ cdef class PacketStream:
     cdef object cause
     cdef object error_class
     cdef str error_text
+    cdef bint takes_pieces
     cdef bint started, writer_idle, peer_going, ready
     cdef unsigned long generation
     cdef dict pending
@@ -118,7 +122,7 @@ cdef class PacketStream:
     cdef Py_ssize_t held
     # watching
     cdef object watch
-    cdef int64_t heard, active
+    cdef int64_t heard, active, pinged_at
     cdef bint pinged, suspect
     cdef dict pings
     cdef uint64_t next_ping

@@ -42,7 +42,7 @@ from coro.capi cimport (WAIT_OBJECT, require_abi, running_thread, spawn_internal
                         ticks_from_seconds, ticks_now, ticks_to_ns, ticks_to_seconds, timer_add, timer_cancel, wake,
                         wake_error)
 from coro.rpc._wire.frames cimport (CANCEL, CHUNK, CREDIT_DOWN, CREDIT_UP, END_UP, FAIL, GOODBYE, HEADER, ITEM_DOWN,
-                                    ITEM_UP, MORE, PING, PONG, PUSH, REPLY, REQUEST, put_header)
+                                    ITEM_UP, MORE, PIECE, PING, PONG, PUSH, REPLY, REQUEST, put_header)
 
 import math
 import os
@@ -148,7 +148,7 @@ cdef class Bulk:
 
     cdef int kind
     cdef uint64_t number
-    cdef list pieces            # memoryviews
+    cdef list pieces            # memoryviews; from the third on, each is memory of its own for the receiver, too
     cdef Py_ssize_t index, offset, left, total
     cdef list after             # [(kind, number, pieces, total)]: what must not come before it
 
@@ -309,14 +309,17 @@ cdef class Heartbeat(TimerTarget):
         if s.write_timeout:
             next_look = min(next_look, now + s.write_timeout // 4)
         if s.keepalive:
-            if now - s.heard < s.keepalive:
+            if s.pinged and s.heard >= s.pinged_at:
                 s.pinged = s.suspect = False
+            if now - s.heard < s.keepalive:
                 next_look = min(next_look, s.heard + s.keepalive)
             elif not s.pinged:
                 s.pinged = True
-                s.suspect = False
+                s.pinged_at = now
                 s.put(PING, 0, NULL, 0, NULL, 0)
                 next_look = min(next_look, now + s.keepalive_timeout)
+            elif now - s.pinged_at < s.keepalive_timeout:
+                next_look = min(next_look, s.pinged_at + s.keepalive_timeout)
             elif not s.suspect:
                 # Perhaps it is this loop that stood still; what has come meanwhile is read before the next look.
                 s.suspect = True
@@ -340,8 +343,12 @@ cdef class Incoming(TimerTarget):
 
     cdef int stop(self) except -1:
         """The answer is not wanted any more."""
-        if self.thread is not None and not self.done and self.thread is not scheduler.current():
-            self.thread.shutdown()
+        # A thread that has not begun would never run, and nobody would tidy up: it looks at `cancelled` itself.
+        if self.thread is not None and not self.done and self.begun:
+            if self.thread is scheduler.current():
+                spawn_internal(_stop_later, (self,), True)
+            else:
+                self.thread.shutdown()
         return 0
 
 
@@ -353,8 +360,14 @@ def _write(PacketStream s):
     s._write_all()
 
 
+def _stop_later(Incoming inc):
+    """The handler has ended its own connection: it is told so when it waits."""
+    inc.stop()
+
+
 def _serve(Incoming inc):
     cdef PacketStream s = inc.stream
+    inc.begun = True
     try:
         s.serve(inc)
     finally:
@@ -708,7 +721,7 @@ cdef class PacketStream:
             bulk = Bulk.__new__(Bulk)
             bulk.kind = kind
             bulk.number = number
-            bulk.pieces = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
+            bulk.pieces = [memoryview(piece).cast("B") for piece in pieces]
             bulk.left = bulk.total = total
             bulk.after = []
             self.bulks.append(bulk)
@@ -724,8 +737,10 @@ cdef class PacketStream:
 
     cdef int fail(self, uint64_t number, int code, object text) except -1:
         """Answer a request with a failure. A peer that asks and asks and never reads is cut off."""
-        cdef bytes data = bytes([code]) + text.encode("utf-8", "replace")[:65536]
-        self.put_bytes(FAIL, number, data)
+        cdef Py_ssize_t most = min(<Py_ssize_t>65536, self.max_packet)
+        if self.ready:
+            most = min(most, <Py_ssize_t>self.frames.peer_max_packet)
+        self.put_bytes(FAIL, number, (bytes([code]) + text.encode("utf-8", "replace"))[:most])
         if self.queued > 2 * self.max_queued:
             self.lost(ConnectionLost, f"{self.queued} bytes of answers wait to be sent, and the other side asks for "
                       "more without reading", None)
@@ -919,6 +934,14 @@ cdef class PacketStream:
                               seconds)
         return ticks_to_seconds(ticks_now() - begin)
 
+    def _set_next_id(self, number):
+        """For tests."""
+        self.next_id = number
+
+    def _grant_pushes(self, n):
+        """For tests: send more than the other side allows."""
+        self.push_credit += n
+
     def statistics(self):
         """Counts, as PacketStatistics."""
         cdef int i
@@ -939,7 +962,7 @@ cdef class PacketStream:
                                      call.thread if call.thread is not None else call.caller))
         for inc in self.serving.values():
             what = getattr(inc.method, "name", None)
-            found.append(Outstanding("serving", inc.id, what or f"{len(inc.payload or b'')} bytes",
+            found.append(Outstanding("serving", inc.id, what or f"{inc.size} bytes",
                                      ticks_to_seconds(now - inc.started), inc.thread))
         found.sort(key=_age, reverse=True)
         return found
@@ -1013,29 +1036,39 @@ cdef class PacketStream:
     def _send_round(self, Py_ssize_t n):
         """What is in the buffer, and a chunk of each large packet. Returns how many bytes."""
         cdef Bulk bulk
-        cdef Py_ssize_t size, take, total = n
+        cdef Py_ssize_t size, take, at, total = n
+        cdef int flags
         cdef char header[HEADER]
         cdef list parts = []
         cdef list done = []
         if n:
             parts.append(PyBytes_FromStringAndSize(self.sending, n))
         for bulk in self.bulks[:PARTS]:
-            size = min(bulk.left, self.chunk)
-            put_header(header, size, bulk.kind, MORE if size < bulk.left else 0, bulk.number)
-            parts.append(PyBytes_FromStringAndSize(header, HEADER))
-            total += HEADER + size
-            if bulk.left != bulk.total:
-                self.queued += HEADER       # each chunk but the first has one that nobody has counted
-            bulk.left -= size
-            while size:
+            while bulk.offset == <Py_ssize_t>len(bulk.pieces[bulk.index]):
+                bulk.index += 1
+                bulk.offset = 0
+            flags = PIECE if bulk.index >= 2 and bulk.offset == 0 else 0
+            at = len(parts)
+            parts.append(None)
+            size = 0
+            while size < self.chunk and size < bulk.left:
                 piece = bulk.pieces[bulk.index]
-                take = min(size, <Py_ssize_t>len(piece) - bulk.offset)
-                parts.append(piece[bulk.offset:bulk.offset + take])
-                bulk.offset += take
-                size -= take
-                if bulk.offset == len(piece):
+                take = min(self.chunk - size, <Py_ssize_t>len(piece) - bulk.offset)
+                if take:
+                    parts.append(piece[bulk.offset:bulk.offset + take])
+                    bulk.offset += take
+                    size += take
+                if bulk.offset == <Py_ssize_t>len(piece):
+                    if size == bulk.left or bulk.index > 0 and size:
+                        break               # the next piece begins a frame
                     bulk.index += 1
                     bulk.offset = 0
+            put_header(header, size, bulk.kind, flags | (MORE if size < bulk.left else 0), bulk.number)
+            parts[at] = PyBytes_FromStringAndSize(header, HEADER)
+            total += HEADER + size
+            if bulk.left != bulk.total:
+                self.queued += HEADER       # each frame but the first has one that nobody has counted
+            bulk.left -= size
             if not bulk.left:
                 done.append(bulk)
         if self.direct is not None:
@@ -1117,20 +1150,22 @@ cdef class PacketStream:
         text = str(error)
         if self.state == CLOSED:
             return
-        # Sent past the queue, which may be long or stuck: a word of farewell, not more.
+        # A word of farewell, if the queue is short and nobody is sending; not more.
         data = code.to_bytes(2, "big") + text.encode("utf-8", "replace")[:500]
         head = bytearray(HEADER)
         head[0:4] = len(data).to_bytes(4, "big")
         head[4] = GOODBYE
-        idle = self.writer_idle and not self.out_n
+        farewell = None
+        if not self.send_began and not self.bulks and self.out_n <= BULK:
+            farewell = PyBytes_FromStringAndSize(self.out, self.out_n) + bytes(head) + data
         if isinstance(error, AuthenticationError):
             self.lost(AuthenticationError, text, None)
         else:
             self.lost(ConnectionLost, f"{self.name} broke the protocol: {text}", error)
-        if idle:
+        if farewell is not None:
             try:
                 with move_on_after(0.5):
-                    self.stream.sendall(bytes(head) + data)
+                    self.stream.sendall(farewell)
             except (OSError, EOFError):
                 pass
 
@@ -1152,6 +1187,8 @@ cdef class PacketStream:
         cdef int64_t n
         if not self.ready:
             self.on_greeted()
+        if self.frames.out_segments is not None and not (self.takes_pieces and (kind == REPLY or kind == REQUEST)):
+            payload = self.frames.whole()
         if kind == REPLY or kind == FAIL:
             found = self.pending.pop(number, None)
             if found is None:
@@ -1161,6 +1198,7 @@ cdef class PacketStream:
                     self.n_unknown += 1
                 return 0
             call = <Call>found
+            call.segments = self.frames.out_segments
             call.finish(REPLIED if kind == REPLY else FAILED, payload)
             self.active = self.heard
             if self.end_waiters:
@@ -1248,6 +1286,10 @@ cdef class PacketStream:
     cdef int admit(self, Incoming inc) except -1:
         """1: there is room for it. 0: it was refused."""
         cdef Py_ssize_t size = PyBytes_GET_SIZE(<bytes>inc.payload)
+        if inc.segments is not None:
+            for piece in inc.segments:
+                size += len(piece)
+        inc.size = size
         if self.state != OPEN:
             self.fail(inc.id, CODE_GOING_AWAY, "this side is closing")
             return 0
@@ -1259,7 +1301,7 @@ cdef class PacketStream:
         return 1
 
     cdef int start_serving(self, Incoming inc) except -1:
-        self.held += PyBytes_GET_SIZE(<bytes>inc.payload)
+        self.held += inc.size
         inc.started = self.heard
         inc.credit = self.frames.peer_window
         self.serving[inc.id] = inc
@@ -1281,6 +1323,8 @@ cdef class PacketStream:
     cdef int serve(self, Incoming inc) except -1:
         """In a thread of its own."""
         cdef bytes data
+        if inc.cancelled:
+            return 0
         try:
             answer = self.handler(inc.payload)
             if type(answer) is not bytes:
@@ -1312,7 +1356,8 @@ cdef class PacketStream:
         inc.thread = None
         timer_cancel(inc)
         if self.serving.pop(inc.id, None) is not None:
-            self.held -= PyBytes_GET_SIZE(<bytes>inc.payload)
+            self.held -= inc.size
+            inc.size = 0
             inc.payload = b""
         self.n_served += 1
         if self.end_waiters:

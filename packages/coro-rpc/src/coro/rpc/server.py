@@ -34,11 +34,12 @@ class Server(coro.Server):
     registry: what may be called; one of the server's own with the built-in methods is put in front. address: as for
     ``coro.Server``. tls: a context whose ``wrap(sock, server_side=True)`` makes a TLS stream, an ``ssl.SSLContext`` for
     example; one that asks for a client certificate (mutual TLS) gives the connection that certificate's name as
-    identity. codecs, secret, unix_users, tracebacks, in_order, slow, on_slow, on_error: as for ``Connection``. name: what
-    clients are told. max_running: calls at a time over all connections; more are refused as busy. max_per_connection:
+    identity. codecs, secret, unix_users, tracebacks, in_order, slow, on_slow, on_error: as for ``Connection``. name:
+    what clients are told. max_running: calls at a time over all connections; more are refused as busy.
+    max_per_connection:
     the same for each connection. introspection: who may call rpc.stats and rpc.calls, which show what is going on here:
-    True for everybody, False for nobody, None for those who are known by a secret, a certificate, or as this process's own
-    user on a UNIX socket. handshake_timeout: seconds for TLS, and for the handshake of fast_rpc. max_connections,
+    True for everybody, False for nobody, None for those who are known by a secret, a certificate, or as this process's
+    own user on a UNIX socket. handshake_timeout: seconds for TLS, and for the handshake of fast_rpc. max_connections,
     backlog, reuse_port, daemon: as for ``coro.Server``. options: those of ``PacketStream``.
     """
 
@@ -149,8 +150,8 @@ class Server(coro.Server):
         scheduler.spawn(connection.close, 1e9, thread_name=f"close {connection!r}", daemon=True)
 
     def stop(self) -> None:
-        """Accept no more connections, and take no new calls over those there are. Calls under way come to their end, and
-        then their connection is closed. Does not wait."""
+        """Accept no more connections, and take no new calls over those there are. Calls under way come to their end,
+        and then their connection is closed. Does not wait."""
         before = self._stopping
         super().stop()
         if not before:
@@ -172,7 +173,13 @@ class Server(coro.Server):
             "refused": self._refused,
             "running": self.running,
             "methods": [
-                {"name": m.name, "calls": m.calls, "failures": m.failures, "running": m.running, "latencies": m.latencies()}
+                {
+                    "name": m.name,
+                    "calls": m.calls,
+                    "failures": m.failures,
+                    "running": m.running,
+                    "latencies": m.latencies(),
+                }
                 for m in self.registry._methods.values()
             ],
         }
@@ -180,7 +187,13 @@ class Server(coro.Server):
     def _calls(self) -> list[dict[str, Any]]:
         mine = current_call()
         return [
-            {"peer": connection._rpc.name, "identity": connection.identity, "id": one.id, "method": one.what, "age": one.age}
+            {
+                "peer": connection._rpc.name,
+                "identity": connection.identity,
+                "id": one.id,
+                "method": one.what,
+                "age": one.age,
+            }
             for connection in self.connections
             for one in connection.dump()
             if one.kind == "serving" and not (mine is not None and connection is mine.connection and one.id == mine.id)
@@ -201,6 +214,7 @@ def _builtins(registry: Registry, server: Server) -> Registry:
     def watched(function: Callable[[], Any]) -> Callable[[], Any]:
         def method() -> Any:
             call = current_call()
+            assert call is not None
             allowed = server._introspection
             if allowed is None:
                 stream = call.connection._rpc.stream

@@ -21,6 +21,7 @@ cdef enum:
     HEADER = 16
     PREAMBLE = 16
     MORE = 1
+    PIECE = 2
     CHUNK = 262144
 
 cdef void put_header(char *p, uint32_t length, int kind, int flags, uint64_t number) noexcept nogil
@@ -41,6 +42,8 @@ cdef class FrameReader:
     cdef Py_ssize_t left
     cdef PyObject *data                 # bytes that grow, owned
     cdef Py_ssize_t size, room_
+    cdef list segments                  # pieces of this packet that are complete
+    cdef Py_ssize_t before              # their bytes
     cdef dict parts                     # key -> (bytes, size): packets of which more chunks are to come
     cdef set skipped                    # keys of packets that nobody waits for
     cdef bint skipping, dropping
@@ -51,7 +54,9 @@ cdef class FrameReader:
     cdef int out_kind
     cdef uint64_t out_number
     cdef object out_payload
+    cdef list out_segments              # None, or the pieces that come behind out_payload
 
+    cdef bytes whole(self)
     cdef char *room(self, Py_ssize_t *n) except NULL
     cdef int received(self, Py_ssize_t n) except -1
     cdef bint next(self) except -1

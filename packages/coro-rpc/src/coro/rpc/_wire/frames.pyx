@@ -6,8 +6,10 @@ Each side first sends a preamble of 16 bytes, then frames (all numbers big-endia
     preamble  7 bytes "coro-ps", u8 version (1), u32 largest packet it accepts, u32 bytes of credit for each stream
     frame     u32 length of the payload, u8 kind, u8 flags, u16 zero, u64 id, payload
 
-A packet larger than CHUNK is sent as several frames of the same kind and id; all but the last have the flag MORE. Others'
-frames may stand between them. The kinds, with the side whose ids they carry:
+A packet larger than CHUNK is sent as several frames of the same kind and id; all but the last have the flag MORE (1).
+Others' frames may stand between them. The payload of the packet is what these frames have, one after the other. A frame
+but the first may have the flag PIECE (2): from here on the receiver should put the payload into memory of its own, because
+it will be handed out like that. The kinds, with the side whose ids they carry:
 
     1 PUSH          sender's     one-way packet; ids count up
     2 REQUEST       sender's     a packet that wants an answer
@@ -23,9 +25,9 @@ frames may stand between them. The kinds, with the side whose ids they carry:
     13 GOODBYE      u16 code, UTF-8 text: 0, no new requests please; else, what the receiver did wrong
 
 Reading: a block of BLOCK bytes is received at once and cut into packets; each small packet costs one bytes object. What
-does not fit is received right into the bytes object that will be the payload, which grows as the bytes come (doubling),
+does not fit is received right into the bytes object that will be the payload, which grows as the bytes come (by a factor),
 whatever length was announced. Limits: payload of a packet (max_packet), of a frame (CHUNK, 256 KiB), packets that are
-incomplete at a time (max_parts). So memory is bounded by max_parts x max_packet x 2.
+incomplete at a time (max_parts). So memory is bounded by max_parts x max_packet.
 
 Cost: 64 KiB a connection. Rejected: a bytearray that is cut at its front (moves bytes), varints (saves nine bytes of
 sixteen and costs every other language a page).
@@ -57,9 +59,18 @@ cdef extern from *:
     static inline void rpc_put32(char *p, uint32_t v) {
         p[0] = (char)(v >> 24); p[1] = (char)(v >> 16); p[2] = (char)(v >> 8); p[3] = (char)v;
     }
+    #include <stdlib.h>
+    /* glibc returns what is free at the end of its heap to the kernel, and large blocks at once, and each page that comes
+       back has to be cleared: for payloads of a megabyte, that is most of the work. Freeing a larger block moves its
+       limits (mallopt(3), M_MMAP_THRESHOLD). Nothing of the block is touched. */
+    static void rpc_large_blocks_ahead(void) {
+        void *volatile block = malloc(4 << 20);
+        free(block);
+    }
     static inline uint64_t rpc_get64(const char *p) { return (uint64_t)rpc_get32(p) << 32 | rpc_get32(p + 4); }
     static inline void rpc_put64(char *p, uint64_t v) { rpc_put32(p, (uint32_t)(v >> 32)); rpc_put32(p + 4, (uint32_t)v); }
     """
+    void rpc_large_blocks_ahead()
     uint32_t rpc_get32(const char *) nogil
     void rpc_put32(char *, uint32_t) nogil
     uint64_t rpc_get64(const char *) nogil
@@ -85,6 +96,9 @@ cdef enum:
 globals()["HEADER"] = 16
 globals()["PREAMBLE"] = 16
 globals()["CHUNK"] = 262144
+
+
+cdef bint prepared = False              # rpc_large_blocks_ahead() has been called
 
 
 cdef void put_header(char *p, uint32_t length, int kind, int flags, uint64_t number) noexcept nogil:
@@ -156,7 +170,7 @@ cdef class FrameReader:
         cdef char *p
         out = []
         while self.next():
-            out.append((self.out_kind, self.out_number, self.out_payload))
+            out.append((self.out_kind, self.out_number, self.whole()))
         while at < view.shape[0]:
             p = self.room(&n)
             n = min(n, view.shape[0] - at)
@@ -164,22 +178,28 @@ cdef class FrameReader:
             at += n
             self.received(n)
             while self.next():
-                out.append((self.out_kind, self.out_number, self.out_payload))
+                out.append((self.out_kind, self.out_number, self.whole()))
         self.out_payload = None
         return out
 
     @property
     def pending(self):
         """Bytes that are kept of incomplete frames and packets."""
-        cdef Py_ssize_t total = self.end - self.start + (self.size if self.data != NULL else 0)
-        for data, size in self.parts.values():
-            total += size
+        cdef Py_ssize_t total = self.end - self.start + (self.size + self.before if self.data != NULL else 0)
+        for data, size, segments, before in self.parts.values():
+            total += size + before
         return total
 
     @property
     def idle(self):
         """Is this the border between two packets, and nothing is left?"""
         return not self.in_body and self.start == self.end and not self.parts and self.greeted
+
+    cdef bytes whole(self):
+        """The payload of the packet, whatever the pieces it came in."""
+        if self.out_segments is None:
+            return self.out_payload
+        return b"".join([self.out_payload, *self.out_segments])
 
     # -- for the connection
 
@@ -263,7 +283,7 @@ cdef class FrameReader:
         cdef Py_ssize_t length = rpc_get32(p)
         cdef int kind = <uint8_t>p[4], flags = <uint8_t>p[5]
         cdef uint64_t number = rpc_get64(p + 8)
-        if kind < 1 or kind > LAST_KIND or flags > MORE or p[6] or p[7]:
+        if kind < 1 or kind > LAST_KIND or flags > (MORE | PIECE) or p[6] or p[7]:
             self.failed = True
             raise ProtocolError(f"expected a frame of a kind from 1 to {LAST_KIND}, got the header {p[:HEADER].hex()}")
         if length > CHUNK or length > self.max_packet:
@@ -291,6 +311,11 @@ cdef class FrameReader:
                 return False
             part = self.parts.pop(key, None)
             if part is None:
+                self.segments = None
+                self.before = 0
+                if flags & PIECE:
+                    self.failed = True
+                    raise ProtocolError("expected the first frame of a packet without the flag PIECE")
                 if flags and len(self.parts) >= self.max_parts:
                     self.failed = True
                     raise ProtocolError(f"expected at most {self.max_parts} incomplete packets, got one more")
@@ -300,16 +325,32 @@ cdef class FrameReader:
                 self.size = 0
                 self.room_ = max(self.room_, <Py_ssize_t>1)
             else:
-                data, self.size = part
+                data, self.size, self.segments, self.before = part
                 part = None
+                if self.before + self.size + length > self.max_packet:
+                    self.failed = True
+                    raise ProtocolError(f"expected a packet of at most {self.max_packet} bytes, got more")
+                if flags & PIECE:
+                    self.before += self.size
+                    self.data = <PyObject *>data
+                    Py_INCREF(data)
+                    data = None
+                    _PyBytes_Resize(&self.data, self.size)
+                    if self.segments is None:
+                        self.segments = []
+                    self.segments.append(<object>self.data)
+                    Py_XDECREF(self.data)
+                    self.room_ = max(<Py_ssize_t>1, min(length, max(self.end - self.start, <Py_ssize_t>FIRST)))
+                    self.data = NULL
+                    self.data = PyBytes_New(NULL, self.room_)
+                    self.size = 0
+                    return False
                 self.data = <PyObject *>data
                 Py_INCREF(data)
                 data = None
                 self.room_ = PyBytes_GET_SIZE(<object>self.data)
-                if self.size + length > self.max_packet:
-                    self.failed = True
-                    raise ProtocolError(f"expected a packet of at most {self.max_packet} bytes, got more")
             return False
+        self.out_segments = None
         self.out_kind = kind
         self.out_number = number
         self.out_payload = PyBytes_FromStringAndSize(self.buf + self.start, length)
@@ -318,8 +359,12 @@ cdef class FrameReader:
         return True
 
     cdef int grow(self, Py_ssize_t wanted) except -1:
-        """Room for so many more bytes. Doubles, so that growing costs each byte a constant."""
-        cdef Py_ssize_t room = max(self.size + wanted, min(self.room_ * 2, self.max_packet))
+        """Room for so many more bytes. Grows by a factor, so that growing costs each byte a constant."""
+        global prepared
+        cdef Py_ssize_t room = max(self.size + wanted, min(self.room_ * 4, self.max_packet))
+        if not prepared and room > 2 * FIRST:
+            prepared = True
+            rpc_large_blocks_ahead()
         cdef PyObject *data = self.data
         self.data = NULL        # _PyBytes_Resize() frees it when it fails
         _PyBytes_Resize(&data, room)
@@ -345,12 +390,19 @@ cdef class FrameReader:
         if self.flags & MORE:
             whole = <object>data
             Py_DECREF(whole)
-            self.parts[self.kind, self.number] = (whole, self.size)
+            self.parts[self.kind, self.number] = (whole, self.size, self.segments, self.before)
+            self.segments = None
             return False
         if self.size != PyBytes_GET_SIZE(<object>data):
             _PyBytes_Resize(&data, self.size)
         self.out_payload = <object>data
         Py_DECREF(self.out_payload)
+        self.out_segments = self.segments
+        self.segments = None
+        if self.out_segments is not None:
+            # The first is the payload, the others are what comes behind it.
+            self.out_segments.append(self.out_payload)
+            self.out_payload = self.out_segments.pop(0)
         self.out_kind = self.kind
         self.out_number = self.number
         self.packets += 1
