@@ -15,8 +15,8 @@ A value, also that of a reply or an item, is
 
     u16 number of buffers, u32 length of each (bit 31: it is mutable), encoded value, the buffers
 
-Encoding and decoding are done in the thread that calls or executes, never in the reader: so an error fails this call and
-nothing else. With pickle and no registered classes both are one call of the interpreter's pickle module and a look
+Encoding and decoding are done in the thread that calls or executes, never in the reader: so an error fails this call
+and nothing else. With pickle and no registered classes both are one call of the interpreter's pickle module and a look
 through the result (_wire/values.pyx).
 
 A handler that is a generator answers with a stream. Both directions of a stream send as long as the receiver has given
@@ -67,6 +67,8 @@ cdef enum:
     WAITING_HELLO = 100     # requests kept while the handshake is under way
     RATHER_VIEW = 4096      # of a value from this size on, no copy is made to decode it
 
+cdef str SHORT_HEAD = "expected a call, the message ended within its head"
+
 cdef object dumps = pickle.dumps
 cdef object loads = pickle.loads
 cdef object current_var = contextvars.ContextVar("coro.rpc call", default=None)
@@ -75,7 +77,8 @@ cdef tuple nothing = ()
 
 
 def current_call():
-    """The call that the running thread executes (an IncomingCall), or None. Threads that a handler starts inherit it."""
+    """The call that the running thread executes (an IncomingCall), or None. Threads that a handler starts inherit
+    it."""
     return current_var.get()
 
 
@@ -811,11 +814,11 @@ cdef class RpcStream(PacketStream):
         cdef Py_ssize_t size = PyBytes_GET_SIZE(payload), n, at
         cdef int64_t milliseconds
         if size < 10:
-            return self.refused(number, one_way, CODE_BAD_ENCODING, "expected a call, the message ended within its head")
+            return self.refused(number, one_way, CODE_BAD_ENCODING, SHORT_HEAD)
         n = p[2] << 8 | p[3]
         at = 8 + n
         if at > size:
-            return self.refused(number, one_way, CODE_BAD_ENCODING, "expected a call, the message ended within its head")
+            return self.refused(number, one_way, CODE_BAD_ENCODING, SHORT_HEAD)
         found = self.methods.get(PyBytes_FromStringAndSize(<const char *>p + 8, n))
         if found is None and self.builtins is not None:
             found = self.builtins.get(PyBytes_FromStringAndSize(<const char *>p + 8, n))
@@ -1045,7 +1048,8 @@ cdef class RpcStream(PacketStream):
         return 0
 
     cdef int say_expired(self, Incoming inc) except -1:
-        return self.answer_failure(inc, CODE_DEADLINE, f"the time for {(<Method>inc.method).name} was over before it ended")
+        return self.answer_failure(inc, CODE_DEADLINE,
+                                   f"the time for {(<Method>inc.method).name} was over before it ended")
 
     cdef int note_error(self, IncomingCall inc, object exc) except -1:
         if self.on_error is not None:

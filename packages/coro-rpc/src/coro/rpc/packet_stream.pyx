@@ -5,8 +5,8 @@
         reply = packets.request(b"question", timeout=5)
 
 Both ends are the same. A connection has two threads. The *reader* receives, cuts into packets (_wire/frames.pyx) and
-hands them out: an answer wakes the thread that waits for it, a request gets a thread of its own. The reader never runs a
-handler and never waits for anything but the stream, so requests may be nested in both directions to any depth. The
+hands them out: an answer wakes the thread that waits for it, a request gets a thread of its own. The reader never runs
+a handler and never waits for anything but the stream, so requests may be nested in both directions to any depth. The
 *writer* sends: whoever has something to say puts it into a buffer and wakes it, so what many threads say in one turn of
 the loop leaves in one system call, frames never interleave, and a finaliser may say something, too.
 
@@ -14,16 +14,17 @@ Small packets are copied into the buffer. A packet above BULK is cut into chunks
 and packet (at most PARTS at a time), straight from where its data lie, so others pass it. What belongs to the same
 request waits behind it.
 
-The races are solved by one rule: who makes the outcome of a call (answer, time limit, cancellation, death of the stream)
-writes it into the Call, takes the call out of `pending`, and wakes the thread if one waits. A thread that is woken twice,
-interrupted at the same moment, or dead, looks at the Call and nowhere else. Answers to calls that are not pending are
-counted and dropped; ids are not used again.
+The races are solved by one rule: who makes the outcome of a call (answer, time limit, cancellation, death of the
+stream) writes it into the Call, takes the call out of `pending`, and wakes the thread if one waits. A thread that is
+woken twice, interrupted at the same moment, or dead, looks at the Call and nowhere else. Answers to calls that are not
+pending are counted and dropped; ids are not used again.
 
 Memory that the other side can make us use is bounded: incomplete packets (frames), requests that run or wait
 (max_running, max_held), pushes and stream items (bytes of credit), answers to pings (one at a time), and answers in
 general: a side that does not read what it asks for is disconnected.
 
-Cost: two threads and 64 KiB a connection; 250 bytes a call. A call needs no Python object for its frame but the payload.
+Cost: two threads and 64 KiB a connection; 250 bytes a call. A call needs no Python object for its frame but the
+payload.
 
 Rejected: sending from the caller (saves a switch when one thread talks, costs a system call per call when many do); a
 lock around the stream (a killed holder, a finaliser inside it); a thread pool for handlers (a thread costs less than
@@ -379,21 +380,23 @@ def _serve_pushes(PacketStream s):
 
 
 cdef class PacketStream:
-    """PacketStream(stream, *, handler=None, push_handler=None, timeout=60.0, max_packet=16777216, max_queued=16777216, max_outstanding=1000, max_running=1000, max_held=67108864, window=1048576, keepalive=20.0, keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False, name=None, on_close=None)\n--\n\n\
+    """PacketStream(stream, *, handler=None, push_handler=None, timeout=60.0, max_packet=16777216, \
+max_queued=16777216, max_outstanding=1000, max_running=1000, max_held=67108864, window=1048576, keepalive=20.0, \
+keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False, name=None, on_close=None)\n--\n\n\
     Packets over a connected stream: a ``coro.sock``, a TLS stream, anything that is a ``coro.Stream``. Both ends are
     made alike. ``start()`` or a ``with`` block starts it; leaving the block closes it.
 
     handler: ``handler(data) -> bytes`` answers a request, in a thread of its own for each; None refuses requests.
-    push_handler: ``push_handler(data)`` gets one-way packets, one after the other; None drops them. timeout: seconds that
-    a request may take, unless it says otherwise; ``math.inf`` for no limit. max_packet: bytes of payload of a packet, both
-    ways. max_queued: bytes that wait to be sent before callers have to wait. max_outstanding: requests of ours at a time;
-    further callers wait. max_running: requests of the other side at a time; further ones are refused as busy. max_held:
-    bytes of such requests. window: bytes of pushes (and of each stream of fast_rpc) that the other side may send before
-    they are handled. keepalive: after so many seconds without a sign of life the other side is asked for one, and has
-    keepalive_timeout seconds; None for never. write_timeout: seconds that the other side may take to read a block.
-    idle_timeout: the connection is closed when nobody has used it for so many seconds. tell_errors: send the text of
-    exceptions that the handler raises; without it, the name of the class. name: for threads and reports. on_close:
-    called with the PacketStream, in a thread, when it has ended.
+    push_handler: ``push_handler(data)`` gets one-way packets, one after the other; None drops them. timeout: seconds
+    that a request may take, unless it says otherwise; ``math.inf`` for no limit. max_packet: bytes of payload of a
+    packet, both ways. max_queued: bytes that wait to be sent before callers have to wait. max_outstanding: requests of
+    ours at a time; further callers wait. max_running: requests of the other side at a time; further ones are refused
+    as busy. max_held: bytes of such requests. window: bytes of pushes (and of each stream of fast_rpc) that the other
+    side may send before they are handled. keepalive: after so many seconds without a sign of life the other side is
+    asked for one, and has keepalive_timeout seconds; None for never. write_timeout: seconds that the other side may
+    take to read a block. idle_timeout: the connection is closed when nobody has used it for so many seconds.
+    tell_errors: send the text of exceptions that the handler raises; without it, the name of the class. name: for
+    threads and reports. on_close: called with the PacketStream, in a thread, when it has ended.
 
     Raises TypeError and ValueError for malformed arguments."""
 
@@ -1422,8 +1425,8 @@ cdef class PacketStream:
         """The exception for a call that has ended without an answer."""
         if call.state == TIMED_OUT:
             limit = "within its limit" if call.inherited else f"within {call.seconds:g} seconds"
-            return CallTimeout(f"expected an answer of {self.name} to {call.what} {limit}, none came; the other side was "
-                               "told to stop", None if call.inherited else call.seconds)
+            return CallTimeout(f"expected an answer of {self.name} to {call.what} {limit}, none came; the other side "
+                               "was told to stop", None if call.inherited else call.seconds)
         if call.state == CANCELLED:
             return CallCancelled(f"the call of {call.what} was cancelled")
         if call.state == LOST:

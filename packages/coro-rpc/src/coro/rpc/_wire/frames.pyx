@@ -8,8 +8,8 @@ Each side first sends a preamble of 16 bytes, then frames (all numbers big-endia
 
 A packet larger than CHUNK is sent as several frames of the same kind and id; all but the last have the flag MORE (1).
 Others' frames may stand between them. The payload of the packet is what these frames have, one after the other. A frame
-but the first may have the flag PIECE (2): from here on the receiver should put the payload into memory of its own, because
-it will be handed out like that. The kinds, with the side whose ids they carry:
+but the first may have the flag PIECE (2): from here on the receiver should put the payload into memory of its own,
+because it will be handed out like that. The kinds, with the side whose ids they carry:
 
     1 PUSH          sender's     one-way packet; ids count up
     2 REQUEST       sender's     a packet that wants an answer
@@ -25,9 +25,9 @@ it will be handed out like that. The kinds, with the side whose ids they carry:
     13 GOODBYE      u16 code, UTF-8 text: 0, no new requests please; else, what the receiver did wrong
 
 Reading: a block of BLOCK bytes is received at once and cut into packets; each small packet costs one bytes object. What
-does not fit is received right into the bytes object that will be the payload, which grows as the bytes come (by a factor),
-whatever length was announced. Limits: payload of a packet (max_packet), of a frame (CHUNK, 256 KiB), packets that are
-incomplete at a time (max_parts). So memory is bounded by max_parts x max_packet.
+does not fit is received right into the bytes object that will be the payload, which grows as the bytes come (by a
+factor), whatever length was announced. Limits: payload of a packet (max_packet), of a frame (CHUNK, 256 KiB), packets
+that are incomplete at a time (max_parts). So memory is bounded by max_parts x max_packet.
 
 Cost: 64 KiB a connection. Rejected: a bytearray that is cut at its front (moves bytes), varints (saves nine bytes of
 sixteen and costs every other language a page).
@@ -60,7 +60,8 @@ cdef extern from *:
         p[0] = (char)(v >> 24); p[1] = (char)(v >> 16); p[2] = (char)(v >> 8); p[3] = (char)v;
     }
     #include <stdlib.h>
-    /* glibc returns what is free at the end of its heap to the kernel, and large blocks at once, and each page that comes
+    /* glibc returns what is free at the end of its heap to the kernel, and large blocks at once, and each page that
+    comes
        back has to be cleared: for payloads of a megabyte, that is most of the work. Freeing a larger block moves its
        limits (mallopt(3), M_MMAP_THRESHOLD). Nothing of the block is touched. */
     static void rpc_large_blocks_ahead(void) {
@@ -68,7 +69,8 @@ cdef extern from *:
         free(block);
     }
     static inline uint64_t rpc_get64(const char *p) { return (uint64_t)rpc_get32(p) << 32 | rpc_get32(p + 4); }
-    static inline void rpc_put64(char *p, uint64_t v) { rpc_put32(p, (uint32_t)(v >> 32)); rpc_put32(p + 4, (uint32_t)v); }
+    static inline void rpc_put64(char *p, uint64_t v) { rpc_put32(p, (uint32_t)(v >> 32)); rpc_put32(p + 4,
+    (uint32_t)v); }
     """
     void rpc_large_blocks_ahead()
     uint32_t rpc_get32(const char *) nogil

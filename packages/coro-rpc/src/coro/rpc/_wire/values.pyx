@@ -1,24 +1,25 @@
 # cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
 """Looks through a pickle (or JSON text) before anything is made of it: no sockets, no clock, no threads.
 
-A pickle is a program for a small stack machine. This module runs the same program over records of twelve bytes instead of
-objects, and refuses whatever the pickler of protocol 5 does not write for plain values: so what passes can be given to
-the interpreter's own ``pickle.loads``, which is fast, and cannot find a name to import. If a class occurs, the caller is
-told, and loads with an allow-list. What is refused, and why:
+A pickle is a program for a small stack machine. This module runs the same program over records of twelve bytes instead
+of objects, and refuses whatever the pickler of protocol 5 does not write for plain values: so what passes can be given
+to the interpreter's own ``pickle.loads``, which is fast, and cannot find a name to import. If a class occurs, the
+caller is told, and loads with an allow-list. What is refused, and why:
 
 * all opcodes of older protocols: GLOBAL, INST, OBJ, the extension registry, persistent ids, PUT with a number of the
   peer's choice (a memo of gigabytes), DUP, POP;
 * a length beyond the end (BYTEARRAY8 allocates what it announces before it reads);
-* changing what is not on top of the stack anew: BUILD on a class would set attributes of the class, APPENDS on something
-  from the memo builds structures of any depth unseen;
-* structures deeper than max_depth (hash, comparison and repr of a deep tuple end the process). Cycles go through lists, dicts and
-  objects only, and the memo tells how deep a value is when it is referred to, so no path around them hides depth;
+* changing what is not on top of the stack anew: BUILD on a class would set attributes of the class, APPENDS on
+  something from the memo builds structures of any depth unseen;
+* structures deeper than max_depth (hash, comparison and repr of a deep tuple end the process). Cycles go through
+  lists, dicts and objects only, and the memo tells how deep a value is when it is referred to, so no path around them
+  hides depth;
 * a key whose hash needs more than KEY_WORK steps: ``t = (t, t)`` fifty times over is a hundred bytes, and 2**50 steps;
 * many integers of more than 64 bits as keys: those have a hash that can be chosen;
 * more objects than max_memory bytes hold: an empty set is one byte here and 216 in memory.
 
-Cost: 3 to 8 ns an opcode, twelve bytes a value. Rejected: an Unpickler of our own (loads is as fast as it gets), looking
-only for forbidden opcodes (says nothing about hashes and depth).
+Cost: 3 to 8 ns an opcode, twelve bytes a value. Rejected: an Unpickler of our own (loads is as fast as it gets),
+looking only for forbidden opcodes (says nothing about hashes and depth).
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
