@@ -68,7 +68,7 @@ def test_plain_client(server: Served, codec: Any) -> None:
         with pytest.raises(plain.RemoteError) as caught:
             client.call("nothing")
         assert caught.value.code == 2
-        with pytest.raises(plain.CallTimeout, match="within 0.05 seconds"):
+        with pytest.raises(plain.CallTimeout, match="within 0.05 seconds|was over"):
             client.call("sleep", 1000, timeout=0.05)
         stream = client.stream("count", 10**9)
         assert next(stream) == 0

@@ -43,7 +43,7 @@ DOWN, KEYWORDS = 2, 4
 CHUNK = 262144
 MAX_PACKET = 1 << 24
 WINDOW = 1 << 20
-EXCEPTION = 4
+EXCEPTION, DEADLINE = 4, 5
 
 
 class RpcError(Exception):
@@ -251,7 +251,8 @@ class Client:
         if code == EXCEPTION:
             name, text, _, _ = self._decode(payload, 1)
             raise RemoteError(text, code, name)
-        raise RemoteError(payload[1:].decode("utf-8", "replace"), code)
+        text = payload[1:].decode("utf-8", "replace")
+        raise CallTimeout(text) if code == DEADLINE else RemoteError(text, code)
 
     def _raw(self, call: _Call, number: int, deadline: float | None, seconds: float | None) -> tuple[int, bytes]:
         try:
