@@ -215,7 +215,7 @@ def test_blocked_publishers_fail_in_time_and_say_why() -> None:
     """https://github.com/celery/celery/issues/2689: a publish hung for ever while the broker was short of memory."""
     with testing.Broker() as broker:
         told: list = []
-        client = open_client(broker, timeout=0.05, on_blocked=told.append, on_unblocked=lambda: told.append(None))
+        client = open_client(broker, on_blocked=told.append, on_unblocked=lambda: told.append(None))
         with client, client.channel() as channel:
             channel.queue_declare("q")
             broker.block("low on memory")
@@ -223,12 +223,14 @@ def test_blocked_publishers_fail_in_time_and_say_why() -> None:
             while client.blocked is None:
                 coro.sleep(0.001)
             assert client.blocked == "low on memory"
+            client.timeout = 0.05
             with pytest.raises(amqp.ConnectionBlocked, match="low on memory"):
                 channel.basic_publish(b"second", routing_key="q")
             with pytest.raises(amqp.ConnectionBlocked, match="low on memory"):
                 client.wait_unblocked()
+            client.timeout = HANG
             broker.unblock()
-            client.wait_unblocked(HANG)
+            client.wait_unblocked()
             channel.basic_publish(b"third", routing_key="q")
         assert told == ["low on memory", None]
 

@@ -125,10 +125,11 @@ def test_calls_meanwhile_wait_or_fail() -> None:
     with testing.Broker() as broker:
         waits = recovering(broker)
         fails = recovering(broker, recovery=amqp.Recovery(first=0.005, most=0.02, calls="fail"))
-        impatient = recovering(broker, timeout=0.02)
+        impatient = recovering(broker)
         for client in (waits, fails, impatient):
             client.events = Events(client)
             client.held = client.channel()
+        impatient.timeout = 0.02
         broker.stop(crash=True)
         for client in (waits, fails, impatient):
             client.events.wait("recovery-failed")

@@ -78,9 +78,10 @@ def test_a_broker_that_announces_much_and_sends_little() -> None:
         broker.conn.send(frame(3, 1, b"x"))
 
     with Scripted(script) as broker:
-        client = amqp.client(port=broker.port, timeout=0.05, close_timeout=0.05)
+        client = amqp.client(port=broker.port, timeout=HANG, close_timeout=0.05)
         client.go()
         channel = client.channel()
+        client.timeout = 0.05
         with pytest.raises(amqp.AMQPTimeout, match="basic.get"):
             channel.basic_get("q")
         client.close()
