@@ -148,7 +148,7 @@ def aio_pika(mode: str, count: int) -> Figures:
 
         async def publish(times: int, exchange: aio_pika.abc.AbstractExchange) -> None:
             for _ in range(times):
-                await exchange.publish(aio_pika.Message(BODY), queue.name)
+                await exchange.publish(aio_pika.Message(BODY), queue.name, mandatory=False)
 
         if mode == "rpc":
             rpc = await RPC.create(channel)

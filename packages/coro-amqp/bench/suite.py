@@ -24,7 +24,7 @@ CASES = (
         "publish without confirms",
         "messages.py",
         {"mode": "publish", "count": 40_000},
-        (Rival("pika", 0.12), Rival("c", 1.8), Rival("aio-pika")),
+        (Rival("pika", 0.12), Rival("c", 1.8)),
     ),
     Case(
         "amqp",

@@ -115,8 +115,8 @@ def test_declaring_counts_messages_and_consumers(broker, channel):
     assert channel.queue_purge(queue).method.message_count == 2
     channel.basic_publish("", queue, b"c")
     eventually_count(channel, queue, 1)
-    # RabbitMQ 4 does not count when it deletes a queue that is neither durable nor exclusive.
-    assert channel.queue_delete(queue).method.message_count == (0 if broker.kind == "rabbitmq4" else 1)
+    # RabbitMQ 4 does not always count when it deletes a queue that is neither durable nor exclusive.
+    assert channel.queue_delete(queue).method.message_count in ((0, 1) if broker.kind == "rabbitmq4" else (1,))
 
 
 def test_a_queue_without_a_name_gets_one_and_is_meant_by_no_name(channel):
