@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, final
 
 from coro.rpc.packet_stream import Call, PacketStream
 
@@ -61,6 +61,7 @@ class IncomingCall:
 class Pending(Call):
     def wait(self, timeout: float | None = None) -> Any: ...
 
+@final
 class Stream(Iterator[Any]):
     @property
     def result(self) -> Any: ...
