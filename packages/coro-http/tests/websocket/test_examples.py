@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from http_support import serving
-from real_programs import missing, require_library
+from real_programs import missing
 
 import coro
 from coro.http import websocket
@@ -132,7 +132,7 @@ BROWSER = """
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chat", "sketch"])
 def test_in_a_browser(kind, tmp_path):
-    require_library("playwright")
+    pytest.importorskip("playwright.sync_api", reason="install playwright to click through the examples")
     if not Path("/usr/bin/chromium").exists():
         missing("the browser is not installed: apt-get install chromium", required=False)
     script = tmp_path / "click.py"

@@ -1,0 +1,139 @@
+"""The server before real clients: curl, wget, and nginx as a proxy in front."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_support import in_loop, serving
+from real_programs.running import Server, find_program
+
+import coro
+from coro import http
+from coro.http import static
+
+pytestmark = [pytest.mark.slow, pytest.mark.newest]
+
+TEXT = b"".join(b"line %d\n" % i for i in range(2000))
+
+
+def make_app(folder: Path) -> http.App:
+    (folder / "file.txt").write_bytes(TEXT)
+    app = http.App()
+    app.mount("/files", static.Files(folder, prefix="/files"))
+
+    @app.get("/stream")
+    def stream(request: Any) -> Any:
+        yield from TEXT.splitlines(keepends=True)
+
+    @app.get("/text")
+    def text(request: Any) -> str:
+        return TEXT.decode()
+
+    @app.put("/length")
+    def length(request: Any) -> str:
+        return f"{sum(map(len, request))} {request.headers.get('expect')}"
+
+    @app.post("/form")
+    def form(request: Any) -> str:
+        with request.form() as found:
+            return f"{found['a']} {found.files['f'].filename} {found.files['f'].size}"
+
+    @app.get("/who")
+    def who(request: Any) -> str:
+        return f"{request.remote[0]} {request.scheme}"
+
+    return app
+
+
+def run(*command: str) -> bytes:
+    """What a program prints, while the loop goes on."""
+    done = coro.in_thread(subprocess.run, command, capture_output=True, timeout=60)
+    assert done.returncode == 0, (command, done.stdout[-500:], done.stderr[-500:])
+    return bytes(done.stdout)
+
+
+@in_loop
+@pytest.mark.parametrize("version", ["--http1.0", "--http1.1"])
+def test_curl(version: str, tmp_path: Path) -> None:
+    curl = (find_program("curl", "curl"), "-sS", "--fail", "--noproxy", "*", version)
+    with serving(make_app(tmp_path)) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        file = str(tmp_path / "file.txt")
+        for path in ("/stream", "/text", "/files/file.txt"):
+            assert run(*curl, url + path) == TEXT
+        assert run(*curl, "--compressed", url + "/text") == TEXT
+        assert run(*curl, "-r", "5-9", url + "/files/file.txt") == TEXT[5:10]
+        assert run(*curl, "-r", "-7", url + "/files/file.txt") == TEXT[-7:]
+        assert run(*curl, "-I", url + "/text").startswith(b"HTTP/1.1 200 OK\r\n")
+        assert run(*curl, "-T", file, url + "/length").startswith(b"%d " % len(TEXT))
+        assert run(*curl, "-F", "a=1", "-F", f"f=@{file}", url + "/form") == b"1 file.txt %d" % len(TEXT)
+        etags = str(tmp_path / "etag")
+        run(*curl, "--etag-save", etags, url + "/files/file.txt")
+        assert run(*curl, "--etag-compare", etags, "-w", "%{http_code}", url + "/files/file.txt") == b"304"
+
+
+@in_loop
+def test_curl_waits_for_100(tmp_path: Path) -> None:
+    curl = (find_program("curl", "curl"), "-sS", "--fail", "--noproxy", "*", "--expect100-timeout", "60")
+    with serving(make_app(tmp_path)) as server:
+        url = f"http://127.0.0.1:{server.port}/length"
+        file = str(tmp_path / "file.txt")
+        for more in ((), ("-H", "Transfer-Encoding: chunked")):
+            answer = run(*curl, "-H", "Expect: 100-continue", *more, "-T", file, url)
+            assert answer == b"%d 100-continue" % len(TEXT)
+
+
+@in_loop
+def test_wget(tmp_path: Path) -> None:
+    wget = (find_program("wget", "wget"), "-q", "--no-proxy", "-O", "-")
+    with serving(make_app(tmp_path)) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        for path in ("/stream", "/text", "/files/file.txt"):
+            assert run(*wget, url + path) == TEXT
+
+
+class Proxy(Server):
+    """nginx in front of a server on another port."""
+
+    name = "nginx"
+
+    def __init__(self, behind: int) -> None:
+        self._behind = behind
+        super().__init__()
+
+    def find(self) -> None:
+        self._nginx = find_program("nginx", "nginx-light")
+
+    def command(self) -> list[str]:
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        temporary = "".join(f"{kind}_temp_path {self.folder}/t;" for kind in kinds)
+        (self.folder / "nginx.conf").write_text(
+            f"daemon off; master_process off; pid {self.folder}/pid; error_log {self.folder}/log;\n"
+            "events {}\n"
+            f"http {{ {temporary} access_log off; upstream us {{ server 127.0.0.1:{self._behind}; keepalive 4; }}\n"
+            f"server {{ listen 127.0.0.1:{self.port}; location / {{ proxy_pass http://us; proxy_http_version 1.1;\n"
+            "proxy_set_header Connection ''; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n"
+            "proxy_set_header X-Forwarded-Proto https; } } }\n"
+        )
+        return [self._nginx, "-e", str(self.folder / "log"), "-c", str(self.folder / "nginx.conf")]
+
+
+@in_loop
+def test_behind_nginx(tmp_path: Path) -> None:
+    curl = (find_program("curl", "curl"), "-sS", "--fail", "--noproxy", "*")
+    with serving(make_app(tmp_path), trusted_proxies=["127.0.0.1"]) as server:
+        proxy = Proxy(server.port)
+        coro.in_thread(proxy.__enter__)
+        try:
+            url = f"http://127.0.0.1:{proxy.port}"
+            for path in ("/stream", "/text", "/files/file.txt"):
+                assert run(*curl, url + path) == TEXT
+            assert run(*curl, "-T", str(tmp_path / "file.txt"), url + "/length").startswith(b"%d " % len(TEXT))
+            assert run(*curl, "-H", "X-Forwarded-For: 192.0.2.7", url + "/who") == b"192.0.2.7 https"
+            # nginx keeps its connections
+            assert server.statistics()["requests"] > server.statistics()["connections"]
+        finally:
+            coro.in_thread(proxy.__exit__, None, None, None)
