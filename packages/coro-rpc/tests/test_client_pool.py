@@ -119,6 +119,8 @@ def test_busy_is_repeated_only_on_request() -> None:
         held.wait()
 
 
+# coro_test watches over the time from an OS thread of its own.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @coro_test
 def test_after_a_fork() -> None:
     with fast_rpc.Server(methods(), ("127.0.0.1", 0)) as server, fast_rpc.Client(server.addresses[0]) as client:

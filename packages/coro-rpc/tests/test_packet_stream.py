@@ -636,6 +636,8 @@ def test_no_call_is_left_after_many() -> None:
         assert s.calls == 100_000 and s.queued_bytes == 0 and s.outstanding == 0
 
 
+# coro_test watches over the time from an OS thread of its own.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @coro_test
 def test_after_a_fork() -> None:
     with pair(reverse, real=True) as (ours, _):
