@@ -118,9 +118,12 @@ def certificates(folder: Path) -> None:
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder, timeout=60)
 
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    openssl("req", "-x509", *new, "-days", "30", "-subj", "/CN=test CA", "-keyout", "ca.key", "-out", "ca.pem")
+    openssl(
+        "req", "-x509", *new, "-days", "30", "-subj", "/CN=test CA", "-addext", "keyUsage=critical,keyCertSign",
+        "-keyout", "ca.key", "-out", "ca.pem",
+    )  # fmt: skip
     for name, extra in (("server", "subjectAltName=IP:127.0.0.1"), ("client", "subjectAltName=DNS:client")):
-        (folder / "extensions").write_text(extra)
+        (folder / "extensions").write_text(f"{extra}\nauthorityKeyIdentifier=keyid\n")
         openssl("req", *new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         openssl(
             "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30",
