@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import urllib.request
+from http.client import HTTPConnection
 
 import pytest
 
@@ -146,6 +148,46 @@ def test_reload(folder):
         deadline = time.monotonic() + 60
         while not program.get().endswith(" 2"):
             assert time.monotonic() < deadline
+    assert program.process.returncode == 0, program.said
+
+
+@pytest.mark.slow
+def test_replacing_workers_loses_no_request(folder):
+    """SIGHUP three times while clients send: on connections that stay open, and on a new one for each request."""
+    with Program(folder, "served_apps:wsgi", "--workers", "2", "--access-log", "off") as program:
+        host, port = re.fullmatch(r"http://([^:]+):(\d+)/?", program.url).groups()
+        answered, failed, stop = [], [], threading.Event()
+
+        def send(keep_alive):
+            conn = HTTPConnection(host, int(port), timeout=60)
+            try:
+                while not stop.is_set():
+                    conn.request("GET", "/", headers={} if keep_alive else {"Connection": "close"})
+                    answer = conn.getresponse()
+                    answered.append(int(answer.read().split()[0]))
+                    assert answer.status == 200
+            except Exception as e:
+                failed.append(repr(e))
+            finally:
+                conn.close()
+
+        clients = [threading.Thread(target=send, args=(number % 2 == 0,)) for number in range(8)]
+        for client in clients:
+            client.start()
+        try:
+            seen = set()
+            for _ in range(3):
+                program.process.send_signal(signal.SIGHUP)
+                deadline = time.monotonic() + 60
+                while len(set(answered) - seen) < 2 and not failed:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+                seen |= set(answered)
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+        assert not failed
     assert program.process.returncode == 0, program.said
 
 
