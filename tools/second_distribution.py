@@ -154,7 +154,8 @@ def main() -> int:
         print("fetching build requirements", flush=True)
         builder = make_environment(work / "builder")
         # "editables" is what hatchling asks for when an editable wheel is built.
-        call(builder, "-m", "pip", "wheel", "-q", "-w", wheels, *requires, "editables")
+        theirs = packages.foreign(packages.packages(ROOT))
+        call(builder, "-m", "pip", "wheel", "-q", "-w", wheels, *requires, "editables", *theirs)
         env = clean_environment(wheels)
 
         print("building the wheels in isolation", flush=True)

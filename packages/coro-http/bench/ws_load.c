@@ -2,8 +2,8 @@
    under test is the bottleneck and not this program.
 
    usage: ws_load HOST PORT CONNECTIONS SIZE REQUESTS
-   It connects, makes the opening handshakes, prints "ready" after one echo each, waits for a line on stdin, makes exactly
-   REQUESTS exchanges, and prints one line of JSON: wall and CPU seconds. Cost: one buffer for all connections. */
+   It connects, makes the opening handshakes, prints "ready" after one echo each, waits for a line on stdin, makes
+   exactly REQUESTS exchanges, and prints one line of JSON: wall and CPU seconds. Cost: one buffer for all connections. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -42,7 +42,7 @@ def test_echo():
 
 @coro_test
 def test_chat():
-    with serving(example("chat").app) as server:
+    with serving(example("web_chat").app) as server:
         with connect(server, "chat") as one, connect(server, "chat") as two:
             one.send("One")
             assert json.loads(one.receive())["kind"] == "color"
@@ -137,7 +137,7 @@ def test_in_a_browser(kind, tmp_path):
         missing("the browser is not installed: apt-get install chromium", required=False)
     script = tmp_path / "click.py"
     script.write_text(textwrap.dedent(BROWSER))
-    module = example(kind)
+    module = example("web_chat" if kind == "chat" else kind)
     if kind == "sketch":
         module.board = module.Board()
 

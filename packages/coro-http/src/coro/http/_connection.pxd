@@ -100,5 +100,7 @@ cdef class http_request:
     cdef bytes head_bytes(self, int status, object headers, object reason)
     cdef int put_date(self) except -1
     cdef object c_read_some(self, Py_ssize_t limit)
-    cdef int respond_plain(self, const char *kind, Py_ssize_t kind_len, object owner, const char *p, Py_ssize_t n) except -1
+    cdef int respond_plain(
+        self, const char *kind, Py_ssize_t kind_len, object owner, const char *p, Py_ssize_t n
+    ) except -1
     cdef int over(self) except -1

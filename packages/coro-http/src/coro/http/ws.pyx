@@ -273,8 +273,8 @@ cdef class Codec:
     def next_event(self):
         """The next event, or None when more bytes are needed.
 
-        Raises WebSocketProtocolError, or its children TooMuchData and UnknownOpcode, when the peer breaks the rules or a limit:
-        send ``close(error.code, error.reason)`` and end the connection.
+        Raises WebSocketProtocolError, or its children TooMuchData and UnknownOpcode, when the peer breaks the rules or
+        a limit: send ``close(error.code, error.reason)`` and end the connection.
         """
         cdef int kind = self.step()
         if kind == NOTHING:
@@ -417,7 +417,9 @@ cdef class Codec:
             self.control_have = 0
         else:
             if length > self.max_frame:
-                self.fail(TooMuchData(f"a frame of {length} bytes; at most {self.max_frame} are allowed", self.max_frame))
+                self.fail(
+                    TooMuchData(f"a frame of {length} bytes; at most {self.max_frame} are allowed", self.max_frame)
+                )
             if opcode != CONTINUATION:
                 self.in_message = True
                 self.message_opcode = opcode

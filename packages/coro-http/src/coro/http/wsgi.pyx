@@ -34,7 +34,9 @@ __all__ = ["FileWrapper", "InputStream", "WSGIHandler"]
 #: Lists of blocks up to this many bytes are joined and sent at once.
 JOIN = 65536
 #: Headers that belong to one connection, which an application may not set (RFC 9110, section 7.6.1; PEP 3333).
-HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"})
+HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+)
 
 #: Status lines with their usual phrases that were seen: "200 OK" -> 200.
 cdef dict usual = {}

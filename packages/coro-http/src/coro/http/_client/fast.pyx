@@ -1,12 +1,12 @@
 # cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
-"""The short way of a client: a request whose head was made before, over an idle connection, and a response that comes in
-one piece.
+"""The short way of a client: a request whose head was made before, over an idle connection, and a response that comes
+in one piece.
 
-`quick` does what the general way does (`session`, `pool`, `links`, one after the other), for the one case that is nearly
-all of the traffic of a busy program: the head is sent in one system call that does not wait, the response is received in
-one, and between them lie a look at the connection and one timer. Whatever is not like that is handed to the general way
-in a state that it can go on from: None, if nothing was sent or the connection turned out to be closed, or what has come
-so far.
+`quick` does what the general way does (`session`, `pool`, `links`, one after the other), for the one case that is
+nearly all of the traffic of a busy program: the head is sent in one system call that does not wait, the response is
+received in one, and between them lie a look at the connection and one timer. Whatever is not like that is handed to the
+general way in a state that it can go on from: None, if nothing was sent or the connection turned out to be closed, or
+what has come so far.
 
 The states of a link, a pool and a response are the fields of classes of this file, whose subclasses in `links`, `pool`
 and `messages` have the methods. That makes the fields reachable without a lookup.
@@ -14,7 +14,8 @@ and `messages` have the methods. That makes the fields reachable without a looku
 Invariants: a link that was taken out of `_idle` is given back, or in the result. `_used` and the semaphore's units
 change together. `codec.c_keep()` comes before anything that may switch, since the codec reads from `data`.
 
-Cost: two system calls, a look (recv(2) with MSG_PEEK), a bytes object for what came, one for the body, and the Response.
+Cost: two system calls, a look (recv(2) with MSG_PEEK), a bytes object for what came, one for the body, and the
+Response.
 """
 
 cimport cython

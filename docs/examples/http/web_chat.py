@@ -1,4 +1,4 @@
-"""A chat in the browser: python docs/examples/http/chat.py, then open http://127.0.0.1:8080/ twice.
+"""A chat in the browser: python docs/examples/http/web_chat.py, then open http://127.0.0.1:8080/ twice.
 
 The first text of a connection is the name. Each person gets one of seven colours. The server sends objects of JSON:
 ``{"kind": "color", "color"}`` to the newcomer, and ``{"kind": "message", "time", "text", "author", "color"}`` to all.
