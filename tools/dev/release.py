@@ -135,7 +135,7 @@ def try_wheels(python: Python, dist: Path, names: Sequence[str], imports: Sequen
         theirs.mkdir()
         if wanted := packages.foreign(packages.packages()):
             fresh.pip("wheel", "-q", "-w", theirs, *wanted)
-        places = ["--find-links", dist, "--find-links", theirs]
+        places: list[str | Path] = ["--find-links", dist, "--find-links", theirs]
         fresh.pip("install", "-q", "--no-index", "--only-binary", ":all:", *places, *names)
         fresh.pip("check")
         call(fresh.python, "-W", "error", "-c", SMOKE, *imports, cwd=Path(folder), quiet=True)

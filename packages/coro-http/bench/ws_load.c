@@ -3,7 +3,8 @@
 
    usage: ws_load HOST PORT CONNECTIONS SIZE REQUESTS
    It connects, makes the opening handshakes, prints "ready" after one echo each, waits for a line on stdin, makes
-   exactly REQUESTS exchanges, and prints one line of JSON: wall and CPU seconds. Cost: one buffer for all connections. */
+   exactly REQUESTS exchanges, and prints one line of JSON: wall and CPU seconds. Cost: one buffer for all connections.
+*/
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -39,7 +39,7 @@ def picows(address: str) -> None:
     import uvloop
     from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_create_server
 
-    class Echo(WSListener):
+    class Echo(WSListener):  # type: ignore[misc, unused-ignore]
         def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
             if frame.msg_type == WSMsgType.CLOSE:
                 transport.disconnect()

@@ -242,7 +242,7 @@ class MessagePack:
 
     def __init__(self, *, max_depth: int = MAX_DEPTH, max_memory: int = MAX_MEMORY) -> None:
         try:
-            import msgpack  # type: ignore[import-untyped, unused-ignore]
+            import msgpack
         except ImportError as e:
             raise ImportError("the codec MessagePack needs msgpack: pip install coro-rpc[msgpack]") from e
         self.max_depth, self.max_memory = max_depth, max_memory
