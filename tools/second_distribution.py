@@ -32,14 +32,20 @@ SECOND = "tests/second-distribution"
 # Distributions of ours on top of coro-core.
 OTHERS = [f"packages/{folder.name}" for folder in packages.others()]
 
-# Imports a package, and each of its modules that is no program.
+# Imports a package, and each of its modules that is no program. A module that needs an optional library says which extra
+# of its distribution brings it: "pip install coro-ssl[certificates]".
 TRY = """
 import importlib, pkgutil, sys
 for name in sys.argv[1:]:
     package = importlib.import_module(name)
+    extra = name.replace(".", "-") + "["
     for found in pkgutil.walk_packages(getattr(package, "__path__", ()), name + "."):
         if not found.name.endswith(".__main__"):
-            importlib.import_module(found.name)
+            try:
+                importlib.import_module(found.name)
+            except ImportError as e:
+                if extra not in str(e):
+                    raise
 """
 
 WHERE = "import coro, os; print(os.path.dirname(coro.__file__))"
