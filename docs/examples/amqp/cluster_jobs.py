@@ -15,6 +15,7 @@ The URLs are those of the nodes. Start as many workers as you like, on as many m
 """
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import json
@@ -99,7 +100,8 @@ def submit(urls: list[str], count: int) -> dict[int, Any]:
                     print(f"{len(found)} of {count} done", file=sys.stderr, flush=True)
                 if len(found) == count:
                     break
-        results.queue_delete(queue)
+        with contextlib.suppress(amqp.ConnectionLost):
+            results.queue_delete(queue)  # should a node stop right now, it expires in an hour
     return found
 
 

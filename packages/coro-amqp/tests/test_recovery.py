@@ -226,3 +226,16 @@ def test_what_cannot_be_declared_again_is_told() -> None:
         assert facts["method"].queue == "q" and facts["error"].reply_code == 406
         events.wait("recovered")
         channel.queue_declare("r", passive=True)
+
+
+def test_a_loop_that_ends_with_a_connection_open_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """The reader is told to end, and must not start a recovery in a loop that takes no more threads."""
+    kept = []
+
+    def main() -> None:
+        broker = testing.Broker().__enter__()
+        kept.extend([broker, recovering(broker)])
+
+    coro.run(main)
+    assert kept[1].closed
+    assert "Traceback" not in capfd.readouterr().err

@@ -39,6 +39,7 @@ from coro.amqp.exceptions import (
     RemoteError,
     StateError,
 )
+from coro.exceptions import LoopError
 from coro.log import Facility
 
 __all__ = ["Recovery", "Statistics", "client", "connect"]
@@ -345,7 +346,11 @@ class client:
             self._tell("lost", error=error)
             LOG("connection lost", self.name, str(error))
             if self._recoverer is None:
-                self._recoverer = coro.spawn(self._recover, thread_name=f"amqp recovery {self.name}", daemon=True)
+                try:
+                    self._recoverer = coro.spawn(self._recover, thread_name=f"amqp recovery {self.name}", daemon=True)
+                except LoopError:
+                    # The loop is ending: nobody would wait for a new connection.
+                    self._finish(error)
         else:
             self._finish(None if self._state == "closing" else error)
 
