@@ -32,8 +32,8 @@ SECOND = "tests/second-distribution"
 # Distributions of ours on top of coro-core.
 OTHERS = [f"packages/{folder.name}" for folder in packages.others()]
 
-# Imports a package, and each of its modules that is no program. A module that needs an optional library says which extra
-# of its distribution brings it: "pip install coro-ssl[certificates]".
+# Imports a package, and each of its modules that is no program. A module that needs an optional library says which
+# extra of its distribution brings it: "pip install coro-ssl[certificates]".
 TRY = """
 import importlib, pkgutil, sys
 for name in sys.argv[1:]:
