@@ -95,8 +95,11 @@ def pyright(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, dict[int, st
 
 
 def programs() -> list[Path]:
-    """The programs of the manual: not their tests, and not the one written for gevent, which is not installed."""
+    """The programs of the manual that need coro-core alone: not their tests, not the one written for gevent, and not
+    those in folders named for other packages, which are not installed here."""
     found = [*DOCS.glob("tutorial/*.py"), *DOCS.glob("examples/**/*.py")]
+    others = [DOCS / "examples" / path.name.removeprefix("coro-") for path in DOCS.parent.glob("packages/coro-*")]
+    found = [path for path in found if path.parent not in others]
     return sorted(path for path in found if not path.name.startswith("test_") and path.stem != "checker_gevent")
 
 
