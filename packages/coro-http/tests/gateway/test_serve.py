@@ -142,7 +142,8 @@ def test_workers_are_replaced_after_many_requests(folder):
 @pytest.mark.slow
 def test_reload(folder):
     source = folder / "served_apps.py"
-    with Program(folder, "served_apps:wsgi", "--reload") as program:
+    # Nobody reads what it says while it is asked again and again, so it must say nothing: the pipe would fill up.
+    with Program(folder, "served_apps:wsgi", "--reload", "--access-log", "off") as program:
         assert program.get().endswith(" 1")
         source.write_text(textwrap.dedent(APPS).replace("VERSION = 1", "VERSION = 2"))
         deadline = time.monotonic() + 60

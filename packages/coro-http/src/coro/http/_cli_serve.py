@@ -258,6 +258,8 @@ def _work(worker: Any, args: argparse.Namespace) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     began = time.monotonic()
     if args.reload:
+        # A cached module is told from a new source by second and size, and an edit may change neither.
+        sys.dont_write_bytecode = True
         coro.spawn(_watch, args, thread_name="watch over the sources", daemon=True)
     try:
         interface, handler = _built(args)
