@@ -18,6 +18,8 @@ Invariants:
 1. `out` and `pieces` hold whole frames, and the frames of one message follow one another.
 2. An encoding error leaves `out` as it was.
 3. After an error nothing is parsed any more.
+
+Longer than most files: reading, writing and the states of channels share one buffer and its invariants.
 """
 
 cimport cython

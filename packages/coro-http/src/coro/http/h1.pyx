@@ -18,6 +18,8 @@ Exceptions: `LocalError` for a mistake of the caller, `RemoteError` for one of t
 answer. Nothing else is raised, whatever is fed.
 
 Cost: 0.3 us for a request with few fields, and as much for a response.
+
+Longer than most files: both roles and both directions are one state machine over the same fields.
 """
 
 # Rejected: callbacks per field (an object and a call each, wanted or not), a copy of all input in a buffer of ours,

@@ -14,6 +14,8 @@ Cost: about 20 ns for each small value, most of it for the Python object.  Recur
 each level, so a hundred levels fit on the stack of any coro thread.
 
 `nodes` has what keeps an encoding as it was; `streams` cuts elements out of a stream.
+
+Longer than most files: each type is written and read here, and the two have to agree.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

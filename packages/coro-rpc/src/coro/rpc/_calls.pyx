@@ -21,6 +21,8 @@ through the result (_wire/values.pyx).
 
 A handler that is a generator answers with a stream. Both directions of a stream send as long as the receiver has given
 credit (bytes); it gives more when half of the window is used up. So a slow reader stops the writer, and nobody else.
+
+Longer than most files: both ends of a call and of a stream are here, because each end may call the other.
 """
 
 cimport cython
