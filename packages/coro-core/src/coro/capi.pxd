@@ -46,4 +46,5 @@ from coro._clock.ticks cimport (
 from coro._poll.descriptors cimport FdPoller, fd_poller, fd_state
 
 # -- sockets: the class and its c_* methods
+from coro._net.posix cimport coro_mmsghdr
 from coro._net.sock cimport sock

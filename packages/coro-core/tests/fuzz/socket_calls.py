@@ -324,6 +324,13 @@ class Fuzz:
 
     # -- and those that only our socks have
 
+    def call_recvmmsg(self, s):
+        for data, _ in s.recvmmsg(self.size(), self.dice.choice((0, 1, 2, 64, 65)), self.flags()):
+            self.came(data)
+
+    def call_sendmmsg(self, s):
+        s.sendmmsg([(data, self.dice.choice((None, self.address()))) for data in self.pieces()], self.flags())
+
     def own_read(self, s):
         self.came(s.read(self.size()))
 

@@ -37,6 +37,7 @@ WAITING_CALLS = {
     "recvfrom_into": lambda s: s.recvfrom_into(bytearray(10)),
     "recvmsg": lambda s: s.recvmsg(10),
     "recvmsg_into": lambda s: s.recvmsg_into([bytearray(10)]),
+    "recvmmsg": lambda s: s.recvmmsg(10),
     "recv_fds": lambda s: s.recv_fds(10, 1),
     "wait_for_read": lambda s: s.wait_for_read(),
     "send": lambda s: s.send(b"x" * 5_000_000),

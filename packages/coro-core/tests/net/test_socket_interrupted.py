@@ -50,6 +50,7 @@ CALLS = {
     "recvfrom_into": from_into,
     "recvmsg": lambda a, n: a.recvmsg(n)[0],
     "recvmsg_into": message_into,
+    "recvmmsg": lambda a, n: a.recvmmsg(n, 1)[0][0],
     "recv_exact": lambda a, n: a.recv_exact(n),
     "readv": lambda a, n: b"".join(a.readv([n])),
     "peek": peek,

@@ -134,6 +134,47 @@ cdef extern from *:
         return coro_poll_now(&p, 1) ? 0 : p.revents;
     }
 
+    /* recvmmsg(2) and sendmmsg(2): several datagrams for one system call. Elsewhere a loop does the same; as in Linux
+       an error after the first datagram ends it, and the next call reports it if it lasts. */
+    #if defined(__linux__)
+    typedef struct mmsghdr coro_mmsghdr;
+    static int coro_recvmmsg(int fd, coro_mmsghdr *v, unsigned int n, int flags)
+    {
+        return recvmmsg(fd, v, n, flags, NULL);
+    }
+    static int coro_sendmmsg(int fd, coro_mmsghdr *v, unsigned int n, int flags)
+    {
+        return sendmmsg(fd, v, n, flags);
+    }
+    #else
+    typedef struct {
+        struct msghdr msg_hdr;
+        unsigned int msg_len;
+    } coro_mmsghdr;
+    static int coro_recvmmsg(int fd, coro_mmsghdr *v, unsigned int n, int flags)
+    {
+        unsigned int i;
+        for (i = 0; i < n; i++) {
+            ssize_t r = recvmsg(fd, &v[i].msg_hdr, flags);
+            if (r < 0)
+                break;
+            v[i].msg_len = (unsigned int)r;
+        }
+        return i ? (int)i : -1;
+    }
+    static int coro_sendmmsg(int fd, coro_mmsghdr *v, unsigned int n, int flags)
+    {
+        unsigned int i;
+        for (i = 0; i < n; i++) {
+            ssize_t r = sendmsg(fd, &v[i].msg_hdr, flags);
+            if (r < 0)
+                break;
+            v[i].msg_len = (unsigned int)r;
+        }
+        return i ? (int)i : -1;
+    }
+    #endif
+
     static int coro_sun_path_size(void)
     {
         return (int)sizeof(((struct sockaddr_un *)0)->sun_path);
@@ -209,6 +250,11 @@ cdef extern from *:
         size_t cmsg_len
         int cmsg_level
         int cmsg_type
+    ctypedef struct coro_mmsghdr:       # struct mmsghdr
+        msghdr msg_hdr
+        unsigned int msg_len
+    int coro_recvmmsg(int, coro_mmsghdr *, unsigned int, int)
+    int coro_sendmmsg(int, coro_mmsghdr *, unsigned int, int)
     ssize_t c_sendmsg "sendmsg"(int, const msghdr *, int)
     ssize_t c_recvmsg "recvmsg"(int, msghdr *, int)
     size_t CMSG_SPACE(size_t)

@@ -4,6 +4,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from coro._net.posix cimport coro_mmsghdr
 from coro._poll.descriptors cimport fd_state
 from coro._runtime.scheduler cimport coro
 
@@ -47,12 +48,16 @@ cdef class _receiver(_descriptor):
     cdef Py_ssize_t c_recv_into(self, char *p, Py_ssize_t n, int flags) except -1   # MSG_TRUNC: may be more than n
     cdef object c_recvfrom(self, Py_ssize_t n, int flags)                   # (bytes, address)
     cdef object c_accept(self)                                              # (sock, address)
+    # recvmmsg(2): waits for one datagram, takes at most n; the headers must not lie on the C stack either
+    cdef int c_recvmmsg(self, coro_mmsghdr *headers, unsigned int n, int flags) except -1
 
 
 cdef class sock(_receiver):
     # (c_send: all of it)
     cdef Py_ssize_t c_send(self, const char *p, Py_ssize_t n, int flags) except -1
     cdef Py_ssize_t c_sendto(self, object data, object address, int flags) except -1
+    # sendmmsg(2): how many went out; fewer than n if one failed, whose error the call that begins with it raises
+    cdef int c_sendmmsg(self, coro_mmsghdr *headers, unsigned int n, int flags) except -1
     cdef Py_ssize_t c_writev(self, object pieces) except -1
     cdef int c_connect(self, object address, bint resolve) except -1
 

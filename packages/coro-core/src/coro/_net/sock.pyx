@@ -103,6 +103,8 @@ cdef bytes STANDS = b""
 
 cdef char scratch[SCRATCH]
 cdef iovec vectors[IOVECS]
+cdef coro_mmsghdr batch[IOVECS]         # for recvmmsg(), with `vectors`
+cdef sockaddr_storage names[IOVECS]
 cdef long live = 0
 cdef void *first_live = NULL    # _descriptor; the list that a forked child goes through
 

@@ -519,6 +519,55 @@ cdef object receive_message(_receiver s, Py_ssize_t bufsize, Py_ssize_t ancbufsi
             wait_here(s, me)
 
 
+cdef int batch_try(_receiver s, coro_mmsghdr *headers, unsigned int n, int flags) except? -1:
+    """One recvmmsg(2): the number of datagrams.  -1 without an exception: it would block."""
+    cdef int r, e
+    while True:
+        r = coro_recvmmsg(s.fd, headers, n, flags)
+        if r >= 0:
+            s.bits &= ~<unsigned int>B_DRAINED
+            return r
+        e = errno
+        if e == EAGAIN:
+            return -1
+        if e != EINTR:
+            raise failure(s, e)
+
+
+cdef list batch_objects_try(_receiver s, Py_ssize_t size, unsigned int n, int flags):
+    """[(bytes, address), ...], or None when it would block."""
+    cdef Py_ssize_t room = size or 1
+    cdef unsigned int i
+    cdef int r
+    cdef list out
+    cdef char *memory = scratch
+    if room * n > SCRATCH:
+        memory = <char *>PyMem_Malloc(room * n)
+        if memory == NULL:
+            raise MemoryError()
+    try:
+        for i in range(n):
+            memset(&batch[i], 0, sizeof(coro_mmsghdr))
+            names[i].ss_family = AF_UNSPEC
+            vectors[i].iov_base = memory + i * room
+            vectors[i].iov_len = size
+            batch[i].msg_hdr.msg_name = &names[i]
+            batch[i].msg_hdr.msg_namelen = sizeof(sockaddr_storage)
+            batch[i].msg_hdr.msg_iov = &vectors[i]
+            batch[i].msg_hdr.msg_iovlen = 1
+        r = batch_try(s, batch, n, flags)
+        if r < 0:
+            return None
+        out = []
+        for i in range(<unsigned int>r):
+            out.append((PyBytes_FromStringAndSize(memory + i * room, min(<Py_ssize_t>batch[i].msg_len, size)),
+                        _format(&names[i], batch[i].msg_hdr.msg_namelen) if batch[i].msg_hdr.msg_namelen else None))
+        return out
+    finally:
+        if memory != scratch:
+            PyMem_Free(memory)
+
+
 cdef object accept_try(_receiver s):
     """(sock, address), or None: nobody is there, or (full_errno is set) no descriptors are left."""
     cdef sockaddr_storage sa
@@ -755,6 +804,46 @@ cdef class _receiver(_descriptor):
         finally:
             for view in spans + views:
                 view.release()
+
+    cdef int c_recvmmsg(self, coro_mmsghdr *headers, unsigned int n, int flags) except -1:
+        # (of datagrams, so nothing was ever put back)
+        cdef coro me = running_thread()
+        cdef int r
+        if enter_read(self, me, flags):
+            wait_here(self, me)
+        while True:
+            r = batch_try(self, headers, n, flags)
+            if r >= 0:
+                return r
+            if read_blocked(self, me, flags):
+                wait_here(self, me)
+
+    def recvmmsg(self, Py_ssize_t buffer_size, int max=32, int flags=0):
+        """Wait for a datagram and take all that are there, at most ``max`` (1 to 64): ``[(bytes, address), ...]``.
+
+        It is recvfrom() for many datagrams with one system call where the system has recvmmsg(2), and so for servers
+        under load. Of each datagram there are at most ``buffer_size`` bytes.  ``flags`` as in recv(), but for
+        MSG_TRUNC, which changes nothing.
+
+        An error after the first datagram is raised by the next call, if it lasts.  Raises ``ValueError`` for a negative
+        size and for another ``max``, and otherwise what recv() raises.
+        """
+        cdef coro me = running_thread()
+        cdef list out
+        if not 0 <= buffer_size <= BIG:
+            raise ValueError(f"the number of bytes to receive of each datagram is from 0 to {BIG}, not {buffer_size}")
+        if not 1 <= max <= IOVECS:
+            raise ValueError(f"the most datagrams to receive at once is from 1 to {IOVECS}, not {max}")
+        if enter_read(self, me, flags):
+            wait_here(self, me)
+        if self.back is not None and not flags & (MSG_OOB | MSG_ERRQUEUE):
+            return [(take_back(self, buffer_size, (flags & MSG_PEEK) != 0), None)]
+        while True:
+            out = batch_objects_try(self, buffer_size, max, flags & ~MSG_TRUNC)
+            if out is not None:
+                return out
+            if read_blocked(self, me, flags):
+                wait_here(self, me)
 
     def recv_fds(self, Py_ssize_t bufsize, int maxfds, int flags=0):
         """Receive at most ``bufsize`` bytes, and at most ``maxfds`` (0 to 4096) descriptors that send_fds() has passed.
