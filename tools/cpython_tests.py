@@ -47,6 +47,7 @@ MODULES = [
     "test_imaplib",
     "test_urllib2_localnet",
     "test_xmlrpc",
+    "test_sqlite3",
 ]
 #: What is fast enough, and different enough, to run at every change.
 QUICK = [
@@ -284,6 +285,9 @@ def run(arguments: argparse.Namespace) -> int:
         for module in modules:
             log = Path(arguments.logs, f"{version}-{module}.log") if arguments.logs else None
             kept = Path(arguments.plain, f"{version}-{module}.json") if arguments.plain else None
+            for path in (log, kept):
+                if path:
+                    path.parent.mkdir(parents=True, exist_ok=True)
             if log:
                 log.unlink(missing_ok=True)
             if kept is not None and kept.exists():

@@ -572,3 +572,111 @@ def test_sleep_judges_its_argument():
                     raise AssertionError(wrong)
             time.sleep(0)
     """)
+
+
+def test_the_wrong_end_of_a_pipe_is_an_error_at_once():
+    assert emulated("""
+        import errno, io, os
+
+        def failed(function, *args):
+            try:
+                function(*args)
+            except OSError as e:
+                return errno.errorcode.get(e.errno, type(e).__name__)
+            return "nothing"
+
+        def main():
+            r, w = os.pipe()
+            print(failed(os.write, r, b"x"), failed(os.read, w, 1), failed(os.readv, w, [bytearray(1)]))
+            with open(r, "rb", 0) as reader, open(w, "wb", 0) as writer:
+                print(failed(reader.write, b"x"), failed(writer.read, 1))
+    """) == ["EBADF EBADF EBADF", "UnsupportedOperation UnsupportedOperation"]
+
+
+def test_select_survives_a_file_that_is_closed_after_the_wake_up():
+    assert emulated("""
+        import select, socket, threading
+
+        def main():
+            a, b = socket.socketpair()
+            c, d = socket.socketpair()
+            told, waits = [], threading.Event()
+
+            def wait():
+                waits.set()
+                told.append([file is a for file in select.select([a, c], [], [], 60)[0]])
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            waits.wait()
+            coro.sleep(0)
+            b.send(b"x")                # wakes the other thread
+            a.close()                   # before it has looked
+            thread.join()
+            print(told)
+            for end in (b, c, d):
+                end.close()
+    """) == ["[[True]]"]
+
+
+def test_a_buffer_over_a_raw_file_of_the_program():
+    assert emulated("""
+        import gzip, io, socket, threading
+
+        class Raw(io.RawIOBase):
+            def __init__(self, s):
+                self.s = s
+
+            def readable(self):
+                return True
+
+            def writable(self):
+                return True
+
+            def readinto(self, buffer):
+                return self.s.recv_into(buffer)
+
+            def write(self, data):
+                return self.s.send(data)
+
+        def main():
+            a, b = socket.socketpair()
+            for s in (a, b):
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            writer, reader = io.BufferedWriter(Raw(a), 1000), io.BufferedReader(Raw(b), 1000)
+            pair = io.BufferedRWPair(Raw(b), Raw(a))
+            got = []
+
+            def write():
+                for _ in range(100):
+                    writer.write(b"x" * 500)
+                writer.flush()
+
+            def read():
+                for _ in range(100):
+                    got.append(len(reader.read(500)))
+
+            threads = [threading.Thread(target=function) for function in (write, write, read, read)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert got == [500] * 200
+            # The originals and what stands for them are one class to programs.
+            with open("/dev/null", "rb") as file, open(__import__("sys").executable, "rb") as binary:
+                assert isinstance(file, io.BufferedReader) and isinstance(binary, io.BufferedReader)
+            assert isinstance(writer, io.BufferedIOBase) and not isinstance(writer, io.BufferedReader)
+            assert issubclass(io.BufferedWriter, io.BufferedIOBase)
+            over_bytes = io.BufferedReader(io.BytesIO(b"abc"))
+            assert isinstance(over_bytes, io.BufferedReader) and over_bytes.read() == b"abc"
+
+            class Mine(io.BufferedReader):
+                pass
+
+            assert Mine(io.BytesIO(b"abc")).read() == b"abc" and not isinstance(over_bytes, Mine)
+            assert gzip.decompress(gzip.compress(b"abc")) == b"abc"
+            assert io.TextIOWrapper(over_bytes).read() == ""
+            print(type(writer).__name__, type(writer).__module__)
+            a.close()
+            b.close()
+    """) == ["BufferedWriter _io"]

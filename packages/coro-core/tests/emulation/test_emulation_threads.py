@@ -551,3 +551,40 @@ def test_where_a_thread_must_not_be_parked():
 
         free, held, done = threading.Lock(), threading.Lock(), []
     """)
+
+
+def test_how_long_a_thread_may_have_the_cpu():
+    assert emulated("""
+        import sys, threading, time
+
+        def busy(lock, seconds):
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                with lock:
+                    pass
+
+        def count_turns(interval):
+            sys.setswitchinterval(interval)
+            assert abs(sys.getswitchinterval() - interval) < 1e-6
+            lock, turns, stop = threading.Lock(), [], []
+
+            def other():
+                while not stop:
+                    turns.append(1)
+                    coro.yield_slice()
+
+            thread = threading.Thread(target=other)
+            thread.start()
+            busy(lock, 0.02)
+            stop.append(1)
+            found = len(turns)
+            thread.join()
+            return found
+
+        def main():
+            print(count_turns(3600.0) <= 1, count_turns(0.0001) > 5)
+            try:
+                sys.setswitchinterval(-1)
+            except ValueError as e:
+                print(e)
+    """) == ["True True", "switch interval must be strictly positive"]

@@ -140,6 +140,7 @@ cdef extern from "_switch/slice.h":
     void coro_interp_init(coro_interp *, PyThreadState *, PyObject *, void *, PyObject **, PyObject **)
     PyObject *coro_interp_frame_object(PyThreadState *, void *)
     void coro_interp_set_profile(PyThreadState *, void *)
+    void coro_interp_has_loop(object, object)
     int coro_interp_trace_parked(PyThreadState *, coro_interp *, void *, PyObject *, PyObject *) except -1
     ctypedef struct coro_interp_facts:
         int *collecting

@@ -78,6 +78,43 @@ coro_interp_init(coro_interp *s, PyThreadState *ts, PyObject *context, _PyStackC
     (void)ts;
 }
 
+#if !CORO_HAS_RUNNING_LOOP
+/* Neither of asyncio's functions runs Python code. What they may fail for is memory: then the loop stays where it is,
+   or is forgotten, and asyncio says so. */
+static PyObject *
+exchange_loop(PyObject *new_loop)
+{
+    coro_interp_facts *known = &coro_interp_known;
+    PyObject *result, *loop = PyObject_CallNoArgs(known->get_loop);
+    if (loop == Py_None) {
+        Py_CLEAR(loop);
+    }
+    result = PyObject_CallOneArg(known->set_loop, new_loop != NULL ? new_loop : Py_None);
+    if (result == NULL || PyErr_Occurred()) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(result);
+    known->has_loop = new_loop != NULL;
+    return loop;
+}
+#endif
+
+void
+coro_interp_has_loop(PyObject *get, PyObject *set)
+{
+#if !CORO_HAS_RUNNING_LOOP
+    PyObject *old_get = coro_interp_known.get_loop, *old_set = coro_interp_known.set_loop;
+    coro_interp_known.get_loop = Py_NewRef(get);
+    coro_interp_known.set_loop = Py_NewRef(set);
+    coro_interp_known.has_loop = 1;
+    Py_XDECREF(old_get);
+    Py_XDECREF(old_set);
+#else
+    (void)get;
+    (void)set;
+#endif
+}
+
 int
 coro_interp_save_rare(PyThreadState *ts, coro_interp *s)
 {
@@ -114,20 +151,24 @@ coro_interp_save_rare(PyThreadState *ts, coro_interp *s)
 #endif
     ts->what_event = -1;
 #endif
-#if PY_VERSION_HEX >= 0x030E0000
+#if CORO_HAS_RUNNING_LOOP
     {
         PyObject **loop = coro_interp_field(ts, coro_interp_known.running_loop);
         PyObject **task = coro_interp_field(ts, coro_interp_known.running_task);
         r->running_loop = *loop;
         r->running_task = *task;
         *loop = *task = NULL;
-        if (r->running_loop != NULL) {
-            r->firstiter = ts->async_gen_firstiter;
-            r->finalizer = ts->async_gen_finalizer;
-            ts->async_gen_firstiter = ts->async_gen_finalizer = NULL;
-        }
+    }
+#else
+    if (coro_interp_known.has_loop) { /* after the exception being raised was put aside: C code is called */
+        r->running_loop = exchange_loop(NULL);
     }
 #endif
+    if (r->running_loop != NULL) {
+        r->firstiter = ts->async_gen_firstiter;
+        r->finalizer = ts->async_gen_finalizer;
+        ts->async_gen_firstiter = ts->async_gen_finalizer = NULL;
+    }
     s->rare = r;
     return 0;
 }
@@ -137,6 +178,17 @@ coro_interp_load_rare(PyThreadState *ts, coro_interp *s)
 {
     coro_interp_rare *r = s->rare;
     s->rare = NULL;
+    if (r->running_loop != NULL) {
+#if CORO_HAS_RUNNING_LOOP
+        *coro_interp_field(ts, coro_interp_known.running_loop) = r->running_loop;
+        *coro_interp_field(ts, coro_interp_known.running_task) = r->running_task;
+#else
+        Py_XDECREF(exchange_loop(r->running_loop));
+        Py_DECREF(r->running_loop);
+#endif
+        ts->async_gen_firstiter = r->firstiter;
+        ts->async_gen_finalizer = r->finalizer;
+    }
     ts->c_tracefunc = r->tracefunc;
     ts->c_profilefunc = r->profilefunc;
     ts->c_traceobj = r->traceobj;
@@ -156,14 +208,6 @@ coro_interp_load_rare(PyThreadState *ts, coro_interp *s)
 #else
     ts->delete_later = r->delete_later;
 #endif
-#endif
-#if PY_VERSION_HEX >= 0x030E0000
-    *coro_interp_field(ts, coro_interp_known.running_loop) = r->running_loop;
-    *coro_interp_field(ts, coro_interp_known.running_task) = r->running_task;
-    if (r->running_loop != NULL) {
-        ts->async_gen_firstiter = r->firstiter;
-        ts->async_gen_finalizer = r->finalizer;
-    }
 #endif
     PyMem_RawFree(r);
 }
@@ -189,9 +233,13 @@ coro_interp_clear(PyThreadState *ts)
     if (ts->c_profilefunc != NULL) {
         PyEval_SetProfile(NULL, NULL);
     }
-#if PY_VERSION_HEX >= 0x030E0000
+#if CORO_HAS_RUNNING_LOOP
     Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_loop));
     Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_task));
+#else
+    if (coro_interp_known.has_loop) {
+        Py_XDECREF(exchange_loop(NULL));
+    }
 #endif
     while ((context = ts->context) != NULL) { /* a finaliser that uses a context variable makes a new one */
         ts->context = NULL;

@@ -27,10 +27,11 @@
      trash list / delete_later      objects whose deallocation the thread has postponed (reference count 0: never
                                     visited, never counted, only carried)
      asyncio_running_loop, _task (3.14+)  asyncio.run() in one thread is invisible in another. Up to 3.13 asyncio keeps
-                                    this per OS thread in its own module, out of reach
-     async_gen_firstiter, async_gen_finalizer (3.14+, while asyncio_running_loop is set)   hooks of that loop: of two
-                                    loops that overlap, each would else put back those of the other. Up to 3.13 asyncio
-                                    refuses a second loop in the OS thread
+                                    the loop per OS thread in its own module. The emulation hands over its functions
+                                    that get and set it, and says when a thread has one; they are called at switches
+                                    of such threads only. The running task is kept per loop there
+     async_gen_firstiter, async_gen_finalizer (while a loop is running)   hooks of that loop: of two loops that overlap,
+                                    each would else put back those of the other
    Left alone, with the reason:
      datastack_cached_chunk         a spare for whoever runs next
      dict, threading_local_key, threading_local_sentinel, id, thread_id, native_thread_id   per OS thread by definition
@@ -78,6 +79,7 @@
 #define CORO_HAS_STACK_LIMITS (PY_VERSION_HEX >= 0x030E0000)
 #define CORO_HAS_LOCAL_RAISE (PY_VERSION_HEX >= 0x030F0000) /* exceptions are looked up in the code's monitoring data */
 #define CORO_HAS_TRASH_NESTING (PY_VERSION_HEX < 0x030D0000)
+#define CORO_HAS_RUNNING_LOOP (PY_VERSION_HEX >= 0x030E0000) /* the thread state knows asyncio's */
 
 struct _PyInterpreterFrame;
 
@@ -131,6 +133,10 @@ typedef struct {
     int *collecting;           /* non-zero while the cyclic collector runs */
     size_t running_loop;       /* offset of asyncio_running_loop in the thread state, 0 where there is none */
     size_t running_task;
+#if !CORO_HAS_RUNNING_LOOP
+    PyObject *get_loop, *set_loop; /* functions of asyncio's, or NULL */
+    int has_loop;              /* the thread that runs may have a running loop */
+#endif
     int limit_3_11;            /* recursion limit that a slot bears, 3.11 only */
     int *limit;                /* the interpreter's own (sys.setrecursionlimit), 3.11 only */
     int limit_replaced;        /* what it was before limit_replaced_by took its place, */
@@ -162,6 +168,10 @@ void coro_interp_clear(PyThreadState *ts);
 /* 3.11: profile the running code, main and every thread with a function that looks at no object of its own. NULL: no
    more. Later versions have sys.monitoring, which is not switched, and nothing is done here. */
 void coro_interp_set_profile(PyThreadState *ts, void *function);
+
+/* Up to 3.13: what gets and sets the loop of asyncio that runs in the OS thread. The running thread may have one from
+   now on. On later versions nothing is done here. */
+void coro_interp_has_loop(PyObject *get, PyObject *set);
 
 /* Innermost frame of a parked thread, `base`..`top` being its part of the C stack at its usual address and `copy`
    where those bytes are now (the same address while the thread still owns its slot). */
@@ -258,6 +268,8 @@ coro_interp_has_rare(PyThreadState *ts)
 #endif
 #if PY_VERSION_HEX >= 0x030E0000
     any |= (uintptr_t)*coro_interp_field(ts, coro_interp_known.running_loop);
+#else
+    any |= (uintptr_t)coro_interp_known.has_loop;
 #endif
     return __builtin_expect(any != 0, 0);
 }

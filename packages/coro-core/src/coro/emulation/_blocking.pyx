@@ -99,6 +99,8 @@ ctypedef unsigned long long uint64_number
 
 cdef extern from "Python.h":
     bytes PyBytes_FromStringAndSize(char *, Py_ssize_t)
+    ctypedef struct PyTypeObject:
+        const char *tp_name
 
 coro_count_forks()
 
@@ -180,7 +182,7 @@ cdef enum:
 cdef int calls_left = CALLS_BETWEEN_LOOKS
 cdef uint64_number slice_of = 0        # the thread that was seen last, and since when
 cdef int64_t slice_began = 0
-cdef int64_t longest_slice = from_ns(5000000)      # as sys.getswitchinterval() is by default
+cdef int64_t longest_slice = from_ns(5000000)      # what sys.getswitchinterval() says
 
 
 cdef int look_at_clock() except -1:
@@ -213,6 +215,12 @@ cdef inline int be_fair() except -1:
     if calls_left < 0:
         look_at_clock()
     return 0
+
+
+def set_longest_slice(double seconds):
+    """How long a thread may have the CPU before it gives way."""
+    global longest_slice
+    longest_slice = from_ns(<int64_t>(min(seconds, 4e9) * 1e9))
 
 
 def fair():
@@ -732,6 +740,10 @@ cdef class RLock(Guard):
         state = "locked" if self.count else "unlocked"
         return (f"<{state} {type(self).__module__}.{type(self).__qualname__} object owner={self.owner} "
                 f"count={self.count} at {<size_t><PyObject *>self:#x}>")
+
+
+# trio asserts that the class comes from there. That of Lock has no name in `_thread` that pickle would find everywhere.
+(<PyTypeObject *>RLock).tp_name = "_thread.RLock"
 
 
 # -- Descriptors -----------------------------------------------------------------------------------

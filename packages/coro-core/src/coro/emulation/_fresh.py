@@ -48,12 +48,13 @@ class Finder:
         self.asking: set[str] = set()
         self.names: dict[str, list[tuple[str, Any]]] = {}
         for owner, name, new in plan.wanted:
-            if isinstance(owner, types.ModuleType):
+            if isinstance(owner, types.ModuleType) and owner.__name__ not in plan.makers:
                 self.names.setdefault(owner.__name__, []).append((name, new))
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The module's spec with the loader wrapped; None for modules without replaced names, and Python modules."""
-        if fullname not in self.names or fullname in self.asking:
+        """The module's spec with the loader wrapped; None for modules without replaced names, and for Python modules
+        of the standard library."""
+        if fullname in self.asking or (fullname not in self.names and fullname not in self.plan.makers):
             return None
         self.asking.add(fullname)  # another finder may ask all others, too
         try:
@@ -61,7 +62,8 @@ class Finder:
         finally:
             self.asking.discard(fullname)
         own: Any = None if spec is None else spec.loader
-        if own is not BuiltinImporter and not isinstance(own, ExtensionFileLoader):
+        changed = fullname in self.plan.makers and hasattr(own, "exec_module")
+        if own is not BuiltinImporter and not isinstance(own, ExtensionFileLoader) and not changed:
             return None
         assert spec is not None
         wrapped: Any = _Loader(own, self)
@@ -79,7 +81,8 @@ class Finder:
 
     def replace(self, module: types.ModuleType) -> None:
         """Replace the names of a module that was just loaded."""
-        for name, new in self.names[module.__name__]:
+        self.plan.make_all(module)
+        for name, new in self.names.get(module.__name__, ()):
             if vars(module).get(name, new) is not new:
                 self.plan.set(module, name, new)
 

@@ -22,12 +22,17 @@ from typing import Any
 from coro._runtime import scheduler
 from coro.emulation import _blocking, _fresh, _instances, _originals
 from coro.emulation._modules import (
+    asyncio,
+    buffered,
     files,
+    libraries,
+    multiprocessing,
     os,
     queue,
     select,
     signal,
     socket,
+    sqlite,
     ssl,
     subprocess,
     thread,
@@ -39,7 +44,10 @@ from coro.emulation._warning import EmulationWarning
 
 __all__ = ["install", "is_installed", "uninstall"]
 
-_ROOMS = (thread, threading, queue, time, select, socket, ssl, os, files, subprocess, signal)
+_ROOMS = (
+    *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, subprocess, multiprocessing),
+    *(asyncio, sqlite, libraries, signal),
+)
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
 _OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")
 #: Where coro's own modules must see the originals.

@@ -23,6 +23,7 @@ from typing import Any
 
 from coro._sync.local import ThreadLocal
 from coro.emulation import _blocking
+from coro.emulation._modules import multiprocessing as _multiprocessing
 
 __all__ = ["exchange"]
 
@@ -84,12 +85,14 @@ class _Exchange:
             return  # what is ours holds native ones on purpose
         if isinstance(holder, threading.Condition):
             self.conditions.append(holder)
+        elif kind.__module__ == "multiprocessing.synchronize" and _multiprocessing.stand_in(holder) is False:
+            self.problems.add(f"a lock in use, {holder!r}")
         for old in gc.get_referents(holder):
             if type(old) in _NATIVE:
                 self.exchange(holder, kind, old)
             elif type(old) is _SIMPLE_QUEUE:
                 self.problems.add(f"a SimpleQueue in {self.name_of(holder)}")
-            elif type(old) in _POLLS:
+            elif type(old) in _POLLS and not getattr(old, "closed", False):
                 self.problems.add(f"a polling object in {self.name_of(holder)}")
         if kind in _BUFFERS and isinstance(getattr(holder, "raw", None), socket.SocketIO):
             self.problems.add(f"a buffered file of a socket, {holder!r}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = ["MISSING", "Plan", "modules_to_patch"]
@@ -42,10 +42,29 @@ class Plan:
         self.wanted: list[tuple[Any, str, Any]] = []
         self.done: list[tuple[Any, str, Any, Any]] = []
         self.mapped: dict[int, tuple[Any, Any]] = {}  # id of an original -> (the original, what stands for it)
+        self.makers: dict[str, list[tuple[str, Callable[[types.ModuleType], Any]]]] = {}
 
     def replace(self, owner: Any, name: str, new: Any) -> None:
         """Have `owner.name` become `new`; an owner without that attribute is left alone if it is a module."""
         self.wanted.append((owner, name, new))
+
+    def replace_in_each(self, module: str, name: str, make: Callable[[types.ModuleType], Any]) -> None:
+        """Have `module.name` become what `make(module)` returns, now or, as loading a large module only to change it
+        would be a waste, when somebody imports it."""
+        self.makers.setdefault(module, []).append((name, make))
+        loaded = sys.modules.get(module)
+        if loaded is not None:
+            self.replace(loaded, name, make(loaded))
+
+    def make_all(self, module: types.ModuleType) -> None:
+        """A module was just loaded: replace what replace_in_each() was told of."""
+        for name, make in self.makers.get(module.__name__, ()):
+            old = vars(module).get(name)
+            if old is not None:
+                new = make(module)
+                if callable(new):
+                    self.mapped[id(old)] = (old, new)
+                self.set(module, name, new)
 
     def set(self, owner: Any, name: str, new: Any) -> None:
         """Replace at once."""

@@ -116,6 +116,11 @@ cdef void set_profiler(profile_hook hook, void *tracer) noexcept:
     coro_interp_set_profile(PyThreadState_Get(), tracer)
 
 
+def _has_asyncio_loop(get, set):
+    """The calling thread has a running loop of asyncio's: the functions that get and set the one of the OS thread."""
+    coro_interp_has_loop(get, set)
+
+
 def abi_version():
     """Version of the C-level interface in the .pxd files; see coro._runtime.abi."""
     return CORO_ABI

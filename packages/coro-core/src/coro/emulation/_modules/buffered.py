@@ -6,11 +6,17 @@ thread in the middle of a read, another coro thread that uses the same buffer lo
 
 WaitingFile is the raw file of a pipe or terminal: it waits for readiness before each system call.
 
+A program may put a buffer of `io` over a raw file of its own, which suspends in whatever it calls. So the names in `io`
+stand for the classes here, too. isinstance() takes both kinds for the same, and over a FileIO or BytesIO, which suspend
+nobody, the original is made.
+
 Cost: one uncontended lock per call of a method.
 """
 
 from __future__ import annotations
 
+import abc
+import fcntl
 import io
 import os
 import select
@@ -20,6 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coro.emulation import _blocking
+from coro.emulation._plan import Plan
 
 __all__ = [
     "BufferedRWPair",
@@ -29,6 +36,8 @@ __all__ = [
     "WaitingFile",
     "io_view",
     "open_pipe",
+    "plan",
+    "waits",
 ]
 
 _PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # a pipe that is writable takes so much without waiting, pipe(7)
@@ -97,13 +106,52 @@ for _name in ("write", "flush"):
     setattr(BufferedRWPair, _name, _pair_method(_name, "_writing"))
 
 
+class _Name(abc.ABCMeta):
+    """Of the classes that stand for those of `io`. Invariant: what is an instance of the original is one of it."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        native: Any = cls.__dict__.get("_native")
+        raws = args[:2] or (kwargs.get("raw"),)
+        if native is not None and all(type(raw) in (io.FileIO, io.BytesIO, int) for raw in raws):
+            return native(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        native: Any = cls.__dict__.get("_native")
+        return super().__instancecheck__(instance) if native is None else isinstance(instance, native)
+
+    def __subclasscheck__(cls, subclass: Any) -> bool:
+        native: Any = cls.__dict__.get("_native")
+        return super().__subclasscheck__(subclass) if native is None else issubclass(subclass, native)
+
+
+def _name_for(native: Any, guarded: Any) -> Any:
+    members = {"_native": native, "__module__": native.__module__, "__doc__": native.__doc__}
+    return _Name(native.__name__, (guarded,), members)
+
+
+def plan(p: Plan) -> None:
+    """What to replace."""
+    for guarded in (BufferedReader, BufferedWriter, BufferedRandom, BufferedRWPair):
+        native: Any = getattr(io, guarded.__name__)
+        p.replace(io, guarded.__name__, _name_for(native, guarded))
+
+
+def waits(fd: int, writing: bool) -> bool:
+    """Is a system call on a descriptor that is not ready to wait? Not in non-blocking mode, and the wrong end of a pipe
+    is never ready."""
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    wrong = os.O_RDONLY if writing else os.O_WRONLY
+    return not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != wrong
+
+
 class WaitingFile(io.FileIO):
     """A descriptor that may not be ready: reading and writing suspend a coro thread until it is."""
 
     def _wait(self, writing: bool) -> None:
         fd = self.fileno()
         if _blocking.in_thread_of_loop() and not _blocking.poll_now(fd, select.POLLOUT if writing else select.POLLIN):
-            if os.get_blocking(fd):
+            if (self.writable() if writing else self.readable()) and waits(fd, writing):
                 _blocking.wait_fd(fd, writing)
 
     def read(self, size: int | None = -1, /) -> Any:

@@ -14,6 +14,7 @@ import select
 from typing import Any
 
 from coro.emulation import _blocking
+from coro.emulation._modules import buffered as _buffered
 from coro.emulation._modules import select as _select
 from coro.emulation._plan import Plan
 
@@ -98,8 +99,8 @@ def _ready(fd: Any, writing: bool) -> bool:
     if not isinstance(fd, int) or not _blocking.in_thread_of_loop():
         return False
     if not _blocking.poll_now(fd, select.POLLOUT if writing else select.POLLIN):
-        if not os.get_blocking(fd):
-            return False
+        if not _buffered.waits(fd, writing):
+            return False  # the original says why
         _blocking.wait_fd(fd, writing)
     return True
 

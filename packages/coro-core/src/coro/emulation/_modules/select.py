@@ -13,6 +13,7 @@ Rejected: a handler in the loop per descriptor, which knows one waiter each and 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import os
@@ -24,7 +25,7 @@ from typing import Any
 from coro.emulation import _blocking
 from coro.emulation._plan import Plan
 
-__all__ = ["plan", "wait_many"]
+__all__ = ["closing", "plan", "wait_many"]
 
 _select: Any = select.select
 _poll: Any = getattr(select, "poll", None)
@@ -62,13 +63,41 @@ def wait_many(pairs: Sequence[tuple[int, int]], timeout: float | None) -> list[t
                 watcher.register(fd, events)
             except PermissionError:
                 pass  # a regular file: poll() said that it is not awaited
+        for fd in wanted:
+            _watchers.setdefault(fd, []).append(watcher)
         while True:
             in_time = _blocking.wait_fd(watcher.fileno(), False, _left(deadline))
             found = looker.poll(0)
             if found or not in_time:
                 return found
+            if _always:
+                with contextlib.suppress(OSError):
+                    watcher.unregister(_always[0])
     finally:
+        for fd in wanted:
+            others = _watchers.get(fd, [])
+            if watcher in others:
+                others.remove(watcher)
+            if not others:
+                _watchers.pop(fd, None)
         watcher.close()
+
+
+#: The epoll objects of those who wait for several descriptors, by descriptor.
+_watchers: dict[int, list[Any]] = {}
+#: One that is always ready, made when it is needed first.
+_always: list[int] = []
+
+
+def closing(fd: int) -> None:
+    """A descriptor is about to be closed. The kernel drops it from all epoll objects without a word, and with it what
+    it had to tell those who wait: so they are woken to look."""
+    for watcher in _watchers.get(fd, ()) if _watchers and _blocking.in_thread_of_loop() else ():
+        if not _always:
+            _always.append(os.eventfd(1, os.EFD_CLOEXEC))
+        with contextlib.suppress(OSError):  # it was told already
+            watcher.register(_always[0], select.EPOLLIN)
+    _blocking.closing(fd)
 
 
 def looked_for(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
@@ -119,10 +148,36 @@ def emulated_select(
     ]
     while True:
         in_time = wait_some(pairs, _left(deadline))
-        ready = _select(*lists, 0)
+        try:
+            ready = _select(*lists, 0)
+        except (OSError, ValueError):
+            # Another thread has closed one of them between the wake-up and this look.
+            ready = _look_at_numbers(lists, pairs)
+            if not any(ready):
+                raise
         if any(ready) or not in_time:
             return ready
         _blocking.sleep_thread(_FRUITLESS)
+
+
+def _look_at_numbers(lists: Sequence[Any], pairs: Sequence[tuple[int, int]]) -> tuple[list[Any], list[Any], list[Any]]:
+    """What select() would tell if it went by the descriptors that the files had. A closed one is ready: the next call
+    does not wait."""
+    looker = _poll()
+    for fd, events in looked_for(pairs).items():
+        looker.register(fd, events)
+    found = dict(looker.poll(0))
+    tells = (  # as the kernel groups them, select(2)
+        select.POLLIN | select.POLLHUP | select.POLLERR | select.POLLNVAL,
+        select.POLLOUT | select.POLLERR | select.POLLNVAL,
+        select.POLLPRI,
+    )
+    numbers = iter(pairs)
+    read, write, urgent = (
+        [file for file in files if found.get(next(numbers)[0], 0) & bits]
+        for files, bits in zip(lists, tells, strict=True)
+    )
+    return read, write, urgent
 
 
 def _as_list(files: Any) -> Any:
@@ -234,7 +289,7 @@ class Epoll:
     def close(self) -> None:
         """Close the descriptor."""
         if not self._native.closed:
-            _blocking.closing(self._native.fileno())
+            closing(self._native.fileno())
         self._native.close()
 
     def fileno(self) -> int:

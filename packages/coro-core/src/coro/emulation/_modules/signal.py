@@ -74,8 +74,16 @@ def _is_ours(handler: Any) -> bool:
     return callable(handler) and not isinstance(handler, signal.Handlers)
 
 
+def _only_in_main(name: str) -> None:
+    """Libraries find out in this way whether they run in the main thread."""
+    main = _blocking.get_main()
+    if main and _blocking.in_thread_of_loop() and scheduler.current().id != main:
+        raise ValueError(f"{name} only works in main thread of the main interpreter")
+
+
 def emulated_signal(signalnum: int, handler: Any, /) -> Any:
-    """Set the action for the given signal; see signal.signal."""
+    """Set the action for the given signal; see signal.signal. ValueError in another than the main thread."""
+    _only_in_main("signal")
     before = _signal(signalnum, _dispatch if _is_ours(handler) else handler)
     number = int(signalnum)
     if before is _dispatch:
@@ -153,7 +161,8 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     """Set the descriptor that is written to when a signal comes; see signal.set_wakeup_fd.
 
     The loop lives by a descriptor of its own there, and hands on what comes: at its next poll, so a little later than
-    without coro. What is returned is what the program has set."""
+    without coro. What is returned is what the program has set. ValueError in another than the main thread."""
+    _only_in_main("set_wakeup_fd")
     if scheduler._in_loop_os_thread():
         found = events._set_wakeup_fd(fd, bool(warn_on_full_buffer))
         if found is not None:

@@ -22,6 +22,7 @@ from typing import Any
 from coro.emulation import _blocking
 from coro.emulation._modules import buffered as _buffered
 from coro.emulation._modules import names as _names
+from coro.emulation._modules import select as _select
 from coro.emulation._plan import MISSING, Plan
 
 __all__ = ["blocking_call", "plan", "wait_socket"]
@@ -306,7 +307,7 @@ def real_close(self: Any, *args: Any) -> None:
     """Close the descriptor; threads that wait for it get OSError(EBADF)."""
     fd = _fileno(self)
     if fd != -1:
-        _blocking.closing(fd)
+        _select.closing(fd)
     _real_close(self, *args)
 
 

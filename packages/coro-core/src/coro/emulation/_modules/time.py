@@ -1,8 +1,9 @@
-"""Emulated `time.sleep`."""
+"""Emulated `time.sleep`, and `sys.setswitchinterval`: how long a coro thread may have the CPU to itself."""
 
 from __future__ import annotations
 
 import operator
+import sys
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ from coro.emulation._plan import Plan
 __all__ = ["plan", "sleep"]
 
 _sleep: Any = time.sleep
+_setswitchinterval: Any = sys.setswitchinterval
 _LONGEST = 2.0**63 / 1e9  # seconds; what the original takes
 
 
@@ -32,6 +34,14 @@ def sleep(seconds: Any, /) -> None:
     _blocking.sleep_thread(seconds)
 
 
+def setswitchinterval(interval: float, /) -> None:
+    """Set the ideal time that a thread, of either kind, runs while others could; see sys.setswitchinterval."""
+    _setswitchinterval(interval)
+    _blocking.set_longest_slice(sys.getswitchinterval())
+
+
 def plan(p: Plan) -> None:
     """What to replace."""
     p.replace(time, "sleep", sleep)
+    p.replace(sys, "setswitchinterval", setswitchinterval)
+    _blocking.set_longest_slice(sys.getswitchinterval())
