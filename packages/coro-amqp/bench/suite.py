@@ -52,3 +52,4 @@ CASES = (
 )
 
 DISTRIBUTIONS = {"pika": "pika", "aio-pika": "aio-pika", "pamqp": "pamqp<4"}
+COUNTED = ("encode", "decode", "publish", "consumed")

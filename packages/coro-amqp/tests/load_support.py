@@ -5,15 +5,56 @@ whose answer was lost with its connection may have been taken or not; it is publ
 The consumer notes how often each number came, and whether the broker said that it was a redelivery.
 
 So three things can be checked: every confirmed number came; a number that came twice was redelivered or published
-again; and nothing came that was not published.
+again; and nothing came that was not published. The account takes a byte for each message, so that a soak of millions
+can see by the memory of the process whether the client keeps something.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 
 import coro
 from coro import amqp
+
+#: What is known of a message, as bits: it was given to `publish`; confirmed; published again; has come; came without
+#: the mark of a redelivery, once and more often.
+TRIED, CONFIRMED, REPEATED, CAME, UNMARKED, TWICE = (1 << n for n in range(6))
+
+
+class Account:
+    """Bits for each message; a message is "publisher-number", numbers from 0."""
+
+    def __init__(self, publishers: int) -> None:
+        self._bits = [bytearray() for _ in range(publishers)]
+        self.confirmed = 0
+        #: Confirmed messages that have not come yet.
+        self.missing = 0
+
+    def note(self, body: str, bit: int) -> None:
+        publisher, number = map(int, body.split("-"))
+        bits = self._bits[publisher]
+        if number >= len(bits):
+            assert number == len(bits) and bit == TRIED, f"{body} came and was not published"
+            bits.append(0)
+        before = bits[number]
+        assert bit == TRIED or before & TRIED, f"{body} came and was not published"
+        if bit == UNMARKED and before & UNMARKED:
+            bit = TWICE
+        after = bits[number] = before | bit
+        self.confirmed += bool(after & CONFIRMED) - bool(before & CONFIRMED)
+        self.missing += (after & (CONFIRMED | CAME) == CONFIRMED) - (before & (CONFIRMED | CAME) == CONFIRMED)
+
+    def wrong(self) -> list[str]:
+        """Messages that came twice without a mark and were published once."""
+        return [
+            f"{publisher}-{number}"
+            for publisher, bits in enumerate(self._bits)
+            for number, known in enumerate(bits)
+            if known & TWICE and not known & REPEATED
+        ]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._bits))
 
 
 class Load:
@@ -21,11 +62,7 @@ class Load:
 
     def __init__(self, publishing, consuming, queue, *, publishers=4, arguments=None, window=50):
         self.queue = queue
-        self.confirmed: set[str] = set()
-        self.repeated: set[str] = set()
-        self.tried: set[str] = set()
-        self.came: Counter[str] = Counter()
-        self.unmarked: Counter[str] = Counter()
+        self.account = Account(publishers)
         self.progress = coro.condition_variable()
         self.window = window
         self.publishing, self.consuming = publishing, consuming
@@ -52,13 +89,13 @@ class Load:
                             else:
                                 body = f"{number}-{count}"
                                 count += 1
-                            self.tried.add(body)
+                            self.account.note(body, TRIED)
                             try:
                                 confirmation = channel.publish(
                                     body, routing_key=self.queue, properties={"delivery-mode": 2}
                                 )
                             except amqp.AMQPError:
-                                self.repeated.add(body)
+                                self.account.note(body, REPEATED)
                                 again.append(body)
                                 raise
                             open_.append((body, confirmation))
@@ -80,10 +117,10 @@ class Load:
             again.append(body)
         except amqp.AMQPError:
             again.append(body)
-            self.repeated.add(body)
+            self.account.note(body, REPEATED)
             raise
         else:
-            self.confirmed.add(body)
+            self.account.note(body, CONFIRMED)
             self.progress.wake_all()
         finally:
             open_.popleft()
@@ -91,9 +128,9 @@ class Load:
     def _abandon(self, open_, again):
         for body, confirmation in open_:
             if confirmation.delivered:
-                self.confirmed.add(body)
+                self.account.note(body, CONFIRMED)
             else:
-                self.repeated.add(body)
+                self.account.note(body, REPEATED)
                 again.append(body)
 
     def _consume(self):
@@ -102,9 +139,9 @@ class Load:
                 with self.consuming.channel() as channel:
                     for message in channel.consume(self.queue, prefetch=50):
                         body = message.body.decode()
-                        self.came[body] += 1
+                        self.account.note(body, CAME)
                         if not message.redelivered:
-                            self.unmarked[body] += 1
+                            self.account.note(body, UNMARKED)
                         try:
                             message.ack()
                         except amqp.StaleDelivery:
@@ -117,9 +154,9 @@ class Load:
 
     def wait_confirmed(self, more, limit=240):
         """Until so many more are confirmed, and have come."""
-        wanted = len(self.confirmed) + more
+        wanted = self.account.confirmed + more
         with coro.timeout(limit):
-            while len(self.confirmed) < wanted:
+            while self.account.confirmed < wanted:
                 self.progress.wait()
 
     def finish(self, limit=240):
@@ -128,11 +165,10 @@ class Load:
         with coro.timeout(limit):
             for thread in self._publishers:
                 thread.join()
-            while not self.confirmed <= self.came.keys():
+            while self.account.missing:
                 self.progress.wait()
         self._consumer.shutdown()
         self._consumer.join()
-        assert self.confirmed <= self.came.keys() <= self.tried
-        twice = {body for body, count in self.unmarked.items() if count > 1}
-        assert twice <= self.repeated, f"came twice, not marked, published once: {sorted(twice - self.repeated)[:10]}"
-        return len(self.confirmed)
+        wrong = self.account.wrong()
+        assert not wrong, f"came twice, not marked, published once: {wrong[:10]}"
+        return self.account.confirmed

@@ -60,12 +60,6 @@ def test_rpc(broker):
         assert run("rpc_client.py", url(broker)) == ["0 1 1 2 3 5 8 13 21 34"]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with real_programs.RabbitMQCluster(3) as cluster:
-        yield cluster
-
-
 def urls(cluster):
     return [f"amqp://guest:guest@{host}:{port}/%2f" for host, port in cluster.addresses]
 

@@ -3,6 +3,8 @@ alarm, cancelled consumers, quorum queues and streams, many channels and threads
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from broker_support import broker_fixture, new_name
 from load_support import Load
@@ -69,19 +71,101 @@ def test_forced_closes_under_load_lose_nothing(broker):
         assert publishing.statistics().connections >= 4
 
 
+def wait_registered(broker, queue):
+    """Until the node has written to disk which process leads a new quorum queue.
+
+    RabbitMQ does that some seconds after it has declared the queue. If it is killed before, the queue is there when the
+    node is back, but it elects no leader: every client's publish and consume waits, and ends with 541.
+    """
+    registry = broker.folder.glob("mnesia/*/quorum/*/names.dets")
+    wanted = queue.encode()
+    while not any(wanted in path.read_bytes() for path in registry):
+        coro.sleep(0.05)
+        registry = broker.folder.glob("mnesia/*/quorum/*/names.dets")
+
+
 @coro_test(timeout=LONG)
-@pytest.mark.parametrize(("way", "kind"), [("kill", "classic"), ("stop", "quorum")])
+@pytest.mark.parametrize(("way", "kind"), [("kill", "classic"), ("stop", "quorum"), ("kill", "quorum")])
 def test_a_node_that_stops_and_starts_under_load_loses_nothing(broker, way, kind):
     with (
         connect(broker, recovery=amqp.Recovery(first=0.05, most=0.5), timeout=LONG) as publishing,
         connect(broker, recovery=amqp.Recovery(first=0.05, most=0.5), timeout=LONG) as consuming,
     ):
-        load = Load(publishing, consuming, new_name("load"), arguments={"x-queue-type": kind})
+        queue = new_name("load")
+        load = Load(publishing, consuming, queue, arguments={"x-queue-type": kind})
         load.wait_confirmed(500)
+        if (way, kind) == ("kill", "quorum"):
+            wait_registered(broker, queue)
         coro.in_thread(getattr(broker, way))
         coro.in_thread(broker.start)
         load.wait_confirmed(500)
         assert load.finish() >= 1000
+
+
+def compute(seconds, between=None):
+    """A handler that keeps the processor."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        sum(range(10_000))
+        if between is not None:
+            between()
+
+
+#: Heartbeat, and how many of them a handler takes.
+BEAT, INTERVALS = 1, 5
+
+
+@coro_test(timeout=LONG)
+def test_handlers_that_compute_for_five_heartbeats_and_let_others_run(broker):
+    """https://github.com/pika/pika/issues/418 and 636, https://github.com/celery/kombu/issues/806."""
+    ways = {
+        "sleeps": lambda: coro.sleep_relative(INTERVALS * BEAT),
+        "yields": lambda: compute(INTERVALS * BEAT, coro.yield_slice),
+        "in an OS thread": lambda: coro.in_thread(compute, INTERVALS * BEAT),
+    }
+    done = []
+    with connect(broker, heartbeat=BEAT) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare("", exclusive=True).queue
+
+        def handler(message):
+            ways[message.body.decode()]()
+            done.append(message.body.decode())
+
+        for way in ways:
+            channel.basic_publish(way, routing_key=queue)
+        consumer = channel.consume(queue)
+        threads = coro.spawn(consumer.run, handler, workers=len(ways))
+        while len(done) < len(ways):
+            coro.sleep_relative(0.05)
+        consumer.cancel()
+        threads.join()
+        # the same connection, and nothing has gone back
+        assert channel.queue_declare(queue, passive=True).message_count == 0
+        assert connection.statistics().connections == 1 and connection.statistics().heartbeats_in
+
+
+@coro_test(timeout=LONG)
+def test_a_handler_that_lets_nobody_run_for_five_heartbeats_costs_the_connection_and_nothing_else(broker):
+    """Nothing can be sent meanwhile, so the broker gives up. The client does not take the broker for dead, recovers,
+    and gets the message again; the acknowledgement of the old one is refused here and not sent."""
+    with connect(broker, heartbeat=BEAT, recovery=amqp.Recovery(first=0.01, most=0.5)) as connection:
+        told = []
+        connection.add_listener(lambda event, **facts: told.append((event, facts.get("error"))))
+        channel = connection.channel()
+        queue = channel.queue_declare(new_name("slow"), durable=True).queue
+        channel.basic_publish(b"once", routing_key=queue)
+        consumer = channel.consume(queue)
+        message = consumer.get(timeout=60)
+        compute(INTERVALS * BEAT)
+        again = consumer.get(timeout=60)
+        assert again.body == b"once" and again.redelivered
+        with pytest.raises(amqp.StaleDelivery):
+            message.ack()
+        again.ack()
+        assert channel.queue_delete(queue).message_count == 0
+        lost = [error for event, error in told if event == "lost"]
+        assert len(lost) == 1 and "silent" not in str(lost[0])
 
 
 @coro_test(timeout=LONG)

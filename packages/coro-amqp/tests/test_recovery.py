@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from client_support import HANG, in_loop
+from client_support import HANG, Scripted, in_loop
 
 import coro
 from coro import amqp
-from coro.amqp import testing
+from coro.amqp import spec, testing
 
 QUICK = amqp.Recovery(first=0.005, most=0.02)
 
@@ -177,6 +177,75 @@ def test_another_host_takes_over() -> None:
         channel.basic_publish(b"x", routing_key="q")
         assert consumer.get(HANG).body == b"x"
         client.close()
+
+
+def object_to_all(broker: testing.Broker) -> None:
+    """The broker ends every connection as RabbitMQ does when a process of its own has failed."""
+    for session in broker.sessions:
+        session.close(541, "INTERNAL_ERROR")
+
+
+@in_loop
+def test_a_host_that_fails_after_each_recovery_is_left_and_spared() -> None:
+    with testing.Broker() as first, testing.Broker() as second:
+        rule = amqp.Recovery(first=0.001, most=1000)  # all that happens here is soon after a recovery
+        client = amqp.connect([first.url, second.url], timeout=HANG, recovery=rule)
+        events = Events(client)
+        channel = client.channel()
+        for number, (failing, next_one) in enumerate([(first, first), (first, second), (second, first)], 1):
+            object_to_all(failing)
+            # the attempts of recoveries that have not helped are counted on, and so the pauses grow
+            assert events.wait("recovered", number)["attempt"] == number
+            channel.queue_declare(f"q{number}")
+            assert f"q{number}" in next_one.queues
+        # a network that breaks is another matter: it begins anew
+        first.cut_connections()
+        assert events.wait("recovered", 4)["attempt"] == 1
+        client.close()
+
+
+@in_loop
+def test_recoveries_that_do_not_help_are_attempts() -> None:
+    with testing.Broker() as broker:
+        client = recovering(broker, recovery=amqp.Recovery(attempts=2, first=0.001, most=1000))
+        events = Events(client)
+        for number in (1, 2):
+            object_to_all(broker)
+            events.wait("recovered", number)
+        object_to_all(broker)
+        error = events.wait("closed")["error"]
+        assert "2 attempts" in str(error) and "541" in str(error), error
+
+
+@in_loop
+def test_what_one_host_refuses_to_restore_another_may() -> None:
+    """A consumer that ends each connection to the first host, while it is being restored."""
+
+    def refuse(broker: Scripted) -> None:
+        broker.open_channel()
+        broker.expect(spec.basic.consume)
+        broker.say(1, spec.basic.consume_ok("tag"))
+        broker.listener.close()
+        broker.conn.close()
+
+    def refuse_again(broker: Scripted) -> None:
+        broker.open_channel()
+        broker.expect(spec.basic.consume)
+        broker.say(0, spec.connection.close(541, "INTERNAL_ERROR", 60, 20))
+
+    with Scripted(refuse) as gone, Scripted(refuse_again) as ill, testing.Broker() as well:
+        world = amqp.connect(well.url)
+        world.channel().queue_declare("q")
+        hosts = [f"amqp://127.0.0.1:{port}" for port in (gone.port, ill.port, well.address[1])]
+        client = amqp.connect(hosts, timeout=HANG, recovery=QUICK)
+        events = Events(client)
+        consumer = client.channel().basic_consume("q", "tag")
+        events.wait("recovered")
+        assert [name for name, _ in events.seen] == ["lost", "lost", "recovery-failed", "recovered"]
+        well.publish(b"x", routing_key="q")
+        assert consumer.get(HANG).body == b"x"
+        client.close()
+        world.close()
 
 
 @in_loop

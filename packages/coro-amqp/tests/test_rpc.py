@@ -146,7 +146,7 @@ def test_failures_travel_and_the_server_goes_on(broker):
                 caller.request(b"odd", queue)
             assert caught.value.kind == "EncodeError"
             assert caller.request(b"good", queue).body == b"well"
-            assert server.statistics() == (0, 4, 3, 0)
+            assert server.statistics() == (0, 4, 3, 0, 0)
 
     body(broker)
 
@@ -355,6 +355,64 @@ def test_calls_are_interrupted_wherever_they_wait():
         assert caller.statistics().waiting == other.statistics().waiting == 0
         caller.cancel()
         other.cancel()
+
+
+@coro_test
+def test_a_client_that_has_ended_leaves_nothing_on_its_channel():
+    """Callbacks of clients that come and go on one channel would be called, and keep them in memory, for ever."""
+    with testing.Broker() as broker, amqp.connect(broker.url, timeout=30) as connection:
+        channel = connection.channel()
+        queue, server = serve(connection, handler=twice)
+        for _ in range(3):
+            with rpc.client(channel) as caller:
+                assert caller.request(b"1", queue).body == b"2"
+            caller.cancel()
+        assert not channel._on_return and not channel.consumers and not connection._listeners
+        server.cancel()
+
+
+def test_a_call_that_is_interrupted_is_taken_back(broker):
+    """The handler is interrupted; a request that is still in the queue is dropped; others go on."""
+    started, ended = [], []
+
+    def handler(message):
+        started.append(message.body)
+        try:
+            if message.body == b"slow":
+                coro.sleep(1000)
+            return message.body
+        finally:
+            ended.append(message.body)
+
+    @in_loop
+    def body(connection):
+        cancels = new_name("cancels")
+        queue, server = serve(connection, handler=handler, workers=1, cancels=cancels)
+        _, idle = serve(connection, handler=handler, cancels=cancels)
+        with server, idle, rpc.client(connection.channel(), cancels=cancels, timeout=60) as caller:
+            slow = coro.spawn(outcome, caller.request, b"slow", queue)
+            while not started:
+                coro.sleep(0.001)
+            waits = coro.spawn(outcome, caller.request, b"waits", queue)
+            patient = coro.spawn(caller.request, b"patient", queue)
+            while caller.statistics().waiting < 3:
+                coro.sleep(0.001)
+            waits.shutdown()  # it is in the queue
+            while not server._taken_back:
+                coro.sleep(0.001)
+            slow.shutdown()
+            assert patient.get().body == b"patient"
+            assert started == ended == [b"slow", b"patient"]
+            assert server.statistics().cancelled == 2 and server.statistics().answered == 1
+            assert not server._handling and not server._taken_back
+            # Somebody else's request is not known here, and forgotten in time.
+            assert idle.statistics().cancelled == 0 and len(idle._taken_back) == 2
+            with pytest.raises(rpc.RPCTimeout):
+                caller.request(b"slow", queue, timeout=0.05)
+            assert caller.request(b"after", queue).body == b"after"
+        connection.channel().exchange_delete(cancels)
+
+    body(broker)
 
 
 @coro_test

@@ -21,8 +21,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import coro
+from coro._clock import ticks
 from coro.amqp import _urls, spec
 from coro.amqp._channel import channel as Channel
+from coro.amqp._classic import ClassicFrames
 from coro.amqp._link import Link, again, call_back
 from coro.amqp._protocol import CHANNEL_MAX, FRAME_MAX, MAX_BODY, Protocol
 from coro.amqp._sasl import KNOWN
@@ -53,7 +55,9 @@ class Recovery:
     """How a client gets over the loss of its connection.
 
     attempts: how often to try all hosts before giving up, None for ever. first, most: seconds of the pause after the
-    first round and at most; it doubles from one to the other, and up to a quarter of it by chance is added. topology:
+    first round and at most; it doubles from one to the other, and up to a quarter of it by chance is added. A host that
+    ends the connection with an error again, sooner than ``most`` seconds after each recovery, counts as one that cannot
+    be reached: the pauses go on growing, ``attempts`` are counted on, and the next host is tried first. topology:
     declare again what was declared through this client. calls: what calls do meanwhile, "wait" (for as long as the
     client's ``timeout``) or "fail" at once with ConnectionLost.
     """
@@ -98,7 +102,7 @@ class Statistics:
     blocked: bool
 
 
-class client:
+class client(ClassicFrames):
     """A client of an AMQP 0-9-1 broker. Nothing happens until ``go()``, or the beginning of a ``with`` block. ::
 
         with coro.amqp.client(("guest", "guest"), "localhost") as broker:
@@ -205,7 +209,11 @@ class client:
         self._ended = coro.event()
         self._connections = 0
         self._secret_replies: deque[tuple[coro.event, list[Any]]] = deque()
+        super().__init__()
         self._recoverer: coro.coro[None] | None = None
+        self._first_host = 0  # where to begin to look for a host
+        self._recovered_at: int | None = None  # ticks
+        self._fruitless = 0  # recoveries in a row that the broker has ended with an error at once
         self._past: dict[str, int] = dict.fromkeys(_COUNTED, 0)
         self._past_confirms = {"confirmed": 0, "nacked": 0, "returned": 0}
         self._past_heartbeats = 0
@@ -265,13 +273,16 @@ class client:
 
     def _connect(self) -> Link:
         """A connection to the first host that gives one."""
-        for number, address in enumerate(self._addresses, 1):
+        most = len(self._addresses)
+        for number in range(1, most + 1):
             link = Link(self._new_protocol(), self._connection_method, self._link_ended)
+            link.host = (self._first_host + number - 1) % most
+            address = self._addresses[link.host]
             link.debug = self.debug
             try:
                 self._open(link, address)
             except (OSError, RemoteError, AMQPTimeout, coro.NameError, EOFError) as exc:
-                if number == len(self._addresses):
+                if number == most:
                     if isinstance(exc, EOFError):
                         raise ConnectionLost(f"the connection to {address} broke: {exc}") from exc
                     raise
@@ -303,6 +314,7 @@ class client:
     # ---- in the reader
 
     def _connection_method(self, link: Link, method: Any) -> None:
+        expected = self._frame_came(method)
         if isinstance(method, spec.connection.close):
             error = ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
             # close-ok is in the buffer, and the writer may not get to it any more
@@ -325,7 +337,7 @@ class client:
             event, answer = self._secret_replies.popleft()
             answer.append(method)
             event.set()
-        else:
+        elif not expected:
             raise ProtocolError(f"expected an answer to what was asked, got {method!r}", 503)
 
     def _link_ended(self, link: Link) -> None:
@@ -338,7 +350,9 @@ class client:
         self._up.clear()
         while self._secret_replies:
             self._secret_replies.popleft()[0].set()
+        self._no_more_frames()
         if self._state == "open" and self.recovery is not None and not _is_final(error):
+            self._judge(link, error)
             self._recovering = True
             # also the one that recovery itself may be declaring things on
             for each in {*self.channels.values(), *link.channels.values()}:
@@ -353,6 +367,20 @@ class client:
                     self._finish(error)
         else:
             self._finish(None if self._state == "closing" else error)
+
+    def _judge(self, link: Link, error: AMQPError) -> None:
+        """Has the last recovery helped? What the broker objects to, it may object to again as soon as it is repeated;
+        an operator's wish (320) and a network that breaks are over with the connection."""
+        rule = self.recovery
+        assert rule is not None
+        objects = isinstance(error, ConnectionClosed) and error.reply_code != spec.CONNECTION_FORCED
+        early = self._recovering
+        if self._recovered_at is not None:
+            early = early or ticks.to_duration(ticks.get_now() - self._recovered_at) < rule.most
+        if objects and early:
+            self._first_host = (link.host + 1) % len(self._addresses)
+        if not self._recovering:
+            self._fruitless = self._fruitless + 1 if objects and early else 0
 
     def _finish(self, error: AMQPError | None) -> None:
         """The client has ended."""
@@ -399,6 +427,13 @@ class client:
         rule = self.recovery
         assert rule is not None
         pause, attempt = rule.first, 0
+        while attempt < self._fruitless and self._link is not None and self._link.error is not None:
+            attempt += 1
+            if self._gives_up(rule, attempt, self._link.error):
+                return
+            if attempt == self._fruitless:
+                self._rest(pause)
+            pause = _longer(pause, rule)
         while self._state == "open":
             attempt += 1
             link: Link | None = None
@@ -408,6 +443,7 @@ class client:
                 self._restore(link, rule)
                 if link.alive:
                     self._recovering = False
+                    self._recovered_at = ticks.get_now()
                     self._up.set()
                     self._tell("recovered", attempt=attempt)
                     LOG("connection recovered", self.name, attempt)
@@ -428,14 +464,24 @@ class client:
                         each._lost(ConnectionLost(f"recovery failed: {error}"))
             LOG("recovery failed", self.name, attempt, str(error))
             self._tell("recovery-failed", attempt=attempt, error=error)
-            if rule.attempts is not None and attempt >= rule.attempts:
-                last = ConnectionLost(f"the connection could not be recovered in {attempt} attempts: {error}")
-                last.__cause__ = error
-                self._finish(last)
+            if self._gives_up(rule, attempt, error):
                 return
-            with coro.move_on_after(pause + random.random() * pause / 4):
-                self._ended.wait()
-            pause = min(rule.most, max(pause * 2, 0.05))
+            self._rest(pause)
+            pause = _longer(pause, rule)
+
+    def _gives_up(self, rule: Recovery, attempt: int, error: BaseException) -> bool:
+        """Was that the last attempt? Then the client ends."""
+        if rule.attempts is None or attempt < rule.attempts:
+            return False
+        last = ConnectionLost(f"the connection could not be recovered in {attempt} attempts: {error}")
+        last.__cause__ = error
+        self._finish(last)
+        return True
+
+    def _rest(self, pause: float) -> None:
+        """A pause between two attempts; the end of the client ends it."""
+        with coro.move_on_after(pause + random.random() * pause / 4):
+            self._ended.wait()
 
     def _restore(self, link: Link, rule: Recovery) -> None:
         """Channels, then what they need to be there, then what they had under way."""
@@ -541,11 +587,6 @@ class client:
     def connected(self) -> bool:
         """There is a connection, and what it needs is restored."""
         return self._state == "open" and not self._recovering and self._link is not None and self._link.alive
-
-    @property
-    def last_send(self) -> int:
-        """How many bytes have been given to the connection so far."""
-        return self._link.protocol.bytes_out if self._link is not None else 0
 
     def _make_channel(self, number: int | None) -> Channel:
         link = self._link
@@ -731,6 +772,10 @@ def _is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _longer(pause: float, rule: Recovery) -> float:
+    return min(rule.most, max(pause * 2, 0.05))
 
 
 def _is_final(error: AMQPError) -> bool:

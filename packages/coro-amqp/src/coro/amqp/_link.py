@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import coro
+from coro._clock import ticks
 from coro.amqp import _sasl, spec
 from coro.amqp._protocol import Message, Protocol, VersionRefused
 from coro.amqp.exceptions import (
@@ -61,7 +62,9 @@ class Link:
         self.blocked: str | None = None  # the broker's reason, while it takes no messages
         self.server_properties: dict[str, Any] = {}
         self.tune: spec.connection.tune | None = None
+        self.host = 0  # which of the client's
         self.heartbeats_out = 0
+        self.last_send = 0  # ticks
         self.full = 0  # inboxes that are full
         self.flooded = 0  # those that have grown far beyond
         self.waiting = 0  # threads that wait for an answer of the broker
@@ -180,6 +183,7 @@ class Link:
     # ---- the threads
 
     def _send(self, pieces: list[Any]) -> None:
+        self.last_send = ticks.get_now()
         if len(pieces) == 1:
             self._sock.sendall(pieces[0])
         elif pieces:

@@ -4,7 +4,9 @@ The pattern is that of RabbitMQ's tutorial (https://www.rabbitmq.com/tutorials/t
 with programs that know nothing of coro: a request names the queue for its reply in ``reply-to`` and itself in
 ``correlation-id``, which the reply repeats. What is added stays within AMQP's properties: a request expires with the
 caller's patience (``expiration``), so no server works for somebody who has gone; a reply that tells of a failure has
-the type ``rpc-error`` and says in its headers what went wrong.
+the type ``rpc-error`` and says in its headers what went wrong. Where both sides name an exchange for it (``cancels``),
+a caller that does not wait any more says so there, by the ``correlation-id`` of its request and the type
+``rpc-cancel``. All servers hear it, because nobody knows which of them has the request or will get it.
 
     with rpc.client(connection.channel()) as caller:
         reply = caller.request(b"21", "double", timeout=5)
@@ -25,10 +27,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import coro
 from coro.amqp.exceptions import AMQP_Consumer_Closed, AMQPError, AMQPTimeout, RemoteError, StateError
+from coro.exceptions import LoopError
 from coro.log import Facility
 
 if TYPE_CHECKING:
     from coro.amqp._channel import channel as Channel
+    from coro.amqp._consumer import consumer as Consumer
     from coro.amqp._protocol import Message
 
 __all__ = [
@@ -52,6 +56,12 @@ DIRECT = "amq.rabbitmq.reply-to"
 
 #: The type of a reply that tells of a failure.
 ERROR_TYPE = "rpc-error"
+
+#: The type of a message that takes a request back.
+CANCEL_TYPE = "rpc-cancel"
+
+#: Requests that were taken back before they came, which a server remembers.
+REMEMBERED = 1000
 
 #: Seconds that a call waits for its reply, unless told otherwise.
 TIMEOUT = 30.0
@@ -117,6 +127,8 @@ class ServerStatistics(NamedTuple):
     failed: int
     #: Requests without a reply-to, handled and not answered.
     one_way: int
+    #: Requests that their callers have taken back.
+    cancelled: int = 0
 
 
 class _Call:
@@ -136,7 +148,9 @@ class client:
     ``queue`` is where replies go: a queue that exists, "" for a fresh exclusive one, or ``rpc.DIRECT`` for RabbitMQ's
     direct reply-to, which is fastest. ``uuid_fun`` makes correlation ids; without it they are a random prefix and a
     number, which tell nothing about this machine. ``timeout`` is how many seconds a call waits, ``limit`` how many
-    calls may wait at once; further ones wait for their turn, within their timeout.
+    calls may wait at once; further ones wait for their turn, within their timeout. ``cancels`` is the name of an
+    exchange, which is declared as a fanout: a call that is interrupted, or waits no longer, is told there, and a server
+    with the same name interrupts its handler. Without it the server works on until the request expires.
 
     Raises what ``channel.queue_declare`` and ``channel.basic_consume`` raise.
     """
@@ -149,6 +163,7 @@ class client:
         *,
         timeout: float = TIMEOUT,
         limit: int = LIMIT,
+        cancels: str | None = None,
     ) -> None:
         self.channel = channel
         self.timeout = timeout
@@ -158,6 +173,9 @@ class client:
         self._calls: dict[str, _Call] = {}
         self._room = coro.semaphore(limit)
         self._closed = False
+        self._cancels = cancels
+        if cancels is not None:
+            channel.exchange_declare(cancels, "fanout")
         channel.on_return(self._take_return)
         channel.conn.add_listener(self._take_event)
         if not queue:
@@ -266,9 +284,11 @@ class client:
                     call.event.wait()
                     answered = call.reply is not None
         finally:
-            self._calls.pop(identity, None)
+            sent = self._calls.pop(identity, None) is not None
             if not answered:
                 self._failed += 1
+                if sent and self._cancels is not None:
+                    self._take_back(identity)
         if call.error is not None:
             raise call.error
         if call.reply is None:
@@ -277,6 +297,24 @@ class client:
                 f"{timeout:g} s, none came"
             )
         return _checked(call.reply)
+
+    def _take_back(self, identity: str) -> None:
+        """Tell the servers that nobody waits for this reply; in a thread of its own, because this one has no time."""
+        try:
+            coro.spawn(self._publish_cancel, identity, thread_name=f"cancel of rpc {identity}", daemon=True)
+        except LoopError:
+            pass  # the loop is ending: the request expires
+
+    def _publish_cancel(self, identity: str) -> None:
+        try:
+            assert self._cancels is not None
+            properties = {"type": CANCEL_TYPE, "correlation-id": identity}
+            if self.channel.confirm_mode:
+                self.channel.publish(b"", self._cancels, properties=properties)
+            else:
+                self.channel.basic_publish(b"", self._cancels, properties=properties)
+        except AMQPError as e:
+            LOG("rpc cancel not sent", identity, str(e))
 
     def _refuse(self) -> None:
         if self._closed:
@@ -306,10 +344,13 @@ class client:
             self.channel.basic_publish(payload, exchange, routing_key, mandatory=True, properties=own)
 
     def cancel(self) -> None:
-        """End it: calls that wait get RPC_Client_Error. The channel stays open. Nothing happens the second time."""
+        """End it: calls that wait get RPC_Client_Error. The channel stays open, and keeps nothing of it. Nothing
+        happens the second time."""
         if self._closed:
             return
         self._closed = True
+        self.channel.remove_on_return(self._take_return)
+        self.channel.conn.remove_listener(self._take_event)
         self._fail_all("the rpc.client was closed", None)
         self._consumer.close()
 
@@ -349,6 +390,9 @@ class server:
 
     A handler that raises RPCError sends its text to the caller. Of every other exception the caller learns the name
     only, or with ``expose_errors`` the text, too; the log has all of it.
+
+    ``cancels`` is the name of the exchange by which clients take requests back, see ``client``. The handler of such a
+    request is interrupted and its reply not sent; a request that is still in the queue is dropped when it comes.
     """
 
     def __init__(
@@ -361,6 +405,7 @@ class server:
         workers: int = 10,
         time_limit: float | None = None,
         expose_errors: bool = False,
+        cancels: str | None = None,
     ) -> None:
         if workers < 1:
             raise ValueError(f"expected at least one worker, got {workers}")
@@ -371,7 +416,10 @@ class server:
         self.time_limit = time_limit
         self.expose_errors = expose_errors
         self._handler = handler
-        self._active = self._answered = self._failed = self._one_way = 0
+        self._active = self._answered = self._failed = self._one_way = self._cancelled = 0
+        self._handling: dict[str, coro.coro[tuple[dict[str, Any], Any]]] = {}
+        self._taken_back: dict[str, None] = {}  # in their order
+        self._cancel_consumer = None if cancels is None else self._hear(channel, cancels)
         self._consumer = channel.consume(queue, prefetch=workers)
         self._thread = coro.spawn(self._serve, thread_name=f"rpc server of {queue}")
 
@@ -402,9 +450,53 @@ class server:
     def _request(self, message: Message) -> None:
         self._active += 1
         try:
-            self._answer(message, *self._result(message))
+            result = self._result(message) if self._cancel_consumer is None else self._cancellable(message)
+            if result is not None:
+                self._answer(message, *result)
         finally:
             self._active -= 1
+
+    def _hear(self, channel: Channel, exchange: str) -> Consumer:
+        """Listen to what is taken back."""
+        channel.exchange_declare(exchange, "fanout")
+        queue = channel.queue_declare(exclusive=True).queue
+        channel.queue_bind(queue, exchange)
+        return channel.basic_consume(queue, no_ack=True, callback=self._take_cancel)
+
+    def _take_cancel(self, message: Message | None) -> None:
+        """In the reader of the connection: never waits."""
+        if message is None or message.type != CANCEL_TYPE or message.correlation_id is None:
+            return
+        identity = message.correlation_id
+        thread = self._handling.pop(identity, None)
+        if thread is not None:
+            thread.shutdown()
+            return
+        self._taken_back[identity] = None
+        if len(self._taken_back) > REMEMBERED:
+            del self._taken_back[next(iter(self._taken_back))]
+
+    def _cancellable(self, message: Message) -> tuple[dict[str, Any], Any] | None:
+        """What to answer; None if the caller does not wait any more. The handler has a thread of its own for that."""
+        identity = message.correlation_id
+        if identity is None:
+            return self._result(message)
+        if identity in self._taken_back:
+            del self._taken_back[identity]
+            self._cancelled += 1
+            return None
+        thread = coro.spawn(self._result, message, thread_name=f"rpc {identity}")
+        self._handling[identity] = thread
+        try:
+            return thread.get()
+        except coro.CancelledError:
+            self._cancelled += 1
+            return None
+        finally:
+            if self._handling.get(identity) is thread:
+                del self._handling[identity]
+            if not thread.dead:
+                thread.shutdown()
 
     def _limit(self, message: Message) -> float | None:
         if self.time_limit is not None:
@@ -465,6 +557,8 @@ class server:
         queue. Nothing happens the second time.
         """
         self._consumer.close()
+        if self._cancel_consumer is not None:
+            self._cancel_consumer.close()
         try:
             self._thread.join(timeout)
         except coro.TimeoutError:
@@ -475,7 +569,7 @@ class server:
 
     def statistics(self) -> ServerStatistics:
         """Counts for debugging."""
-        return ServerStatistics(self._active, self._answered, self._failed, self._one_way)
+        return ServerStatistics(self._active, self._answered, self._failed, self._one_way, self._cancelled)
 
     def __enter__(self) -> Self:
         return self
