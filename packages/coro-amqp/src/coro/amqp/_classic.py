@@ -1,4 +1,4 @@
-"""Single frames of a connection, as Shrapnel's client offered them: `send_frame`, `expect_frame`, and what goes with it.
+"""Single frames of a connection, as Shrapnel's client had them: `send_frame`, `expect_frame`, and what goes with them.
 
 Programs that speak methods of their own use these. Everything else here works above frames, and so does what is sent by
 these: a message whose frames are given one by one is kept until it is whole and then sent at once, so that the frames
