@@ -1,0 +1,200 @@
+"""Asking one server one question: over UDP with all that makes forging hard, over TCP when the answer was truncated.
+
+Each query has a socket of its own, so a port that the system chooses, connected, so only that server's datagrams come
+in; an id from the system's generator; and letters of random case in the name, which the server copies. A datagram that
+does not fit, or cannot be read, changes nothing: the right one is still waited for until the time is over. (A resolver
+that gives up at the first bad datagram can be stopped by anybody who sends one: CVE-2023-29483.)
+
+Here is also what is remembered of servers: how long they take, since when they do not answer, whether they understand
+EDNS.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from typing import Any
+
+import coro
+from coro.dns import _wire
+
+__all__ = ["BadReply", "Network", "ServerMemory"]
+
+Address = tuple[str, int]
+
+EDNS_SIZE = 1232  # dnsflagday.net/2020: what passes every path unfragmented
+#: Seconds to wait for a server nothing is known of, at least, and at most.
+FIRST, LEAST, MOST = 0.4, 0.2, 3.0
+#: For so long a server that did not answer three times in a row is asked after all others only.
+DEAD = 60.0
+SERVERS = 20_000  # remembered
+
+_system = random.SystemRandom()
+
+
+class BadReply(Exception):
+    """The server answered, but not in a way that helps."""
+
+
+class ServerMemory:
+    """What is known of one server."""
+
+    __slots__ = ("failures", "since", "no_edns", "no_mixing", "rtt", "variance")
+
+    def __init__(self) -> None:
+        self.rtt = FIRST / 2
+        self.variance = FIRST / 8
+        self.failures = 0
+        self.since = 0.0
+        self.no_edns = False
+        self.no_mixing = False
+
+    def limit(self) -> float:
+        """How long to wait for it, in seconds: as TCP does (RFC 6298), doubled with each failure."""
+        return min(max(self.rtt + 4 * self.variance, LEAST) * (1 << min(self.failures, 4)), MOST)
+
+    def cost(self, now: float) -> float:
+        """By this servers are put in order; a dead one is the last."""
+        if self.failures >= 3 and now - self.since < DEAD:
+            return 1000.0 + self.failures
+        return self.rtt * (1 << min(self.failures, 6))
+
+    def answered(self, seconds: float) -> None:
+        """It took so long."""
+        self.variance += (abs(seconds - self.rtt) - self.variance) / 4
+        self.rtt += (seconds - self.rtt) / 8
+        self.failures = 0
+
+    def failed(self) -> None:
+        """It did not answer, or with an error."""
+        self.failures += 1
+        self.since = time.monotonic()
+
+
+def mixed_case(name: bytes) -> bytes:
+    """The name with letters of random case: a bit for each letter that a forger has to guess
+    (draft-vixie-dnsext-dns0x20)."""
+    out = bytearray(name)
+    bits = secrets.randbits(8 * len(out))
+    at = 0
+    while out[at]:
+        for i in range(at + 1, at + 1 + out[at]):
+            if 97 <= out[i] <= 122 and bits & 1:
+                out[i] -= 32
+            bits >>= 1
+        at += out[at] + 1
+    return bytes(out)
+
+
+class Network:
+    """Asks servers, `most` at a time."""
+
+    def __init__(self, source: str = "", most: int = 500) -> None:
+        self.source = source
+        self.places = coro.semaphore(most)
+        self.servers: dict[Address, ServerMemory] = {}
+        self.sent = 0
+        self.forged = 0
+
+    def memory(self, server: Address) -> ServerMemory:
+        """What is known of a server."""
+        known = self.servers.get(server)
+        if known is None:
+            if len(self.servers) >= SERVERS:
+                self.servers.clear()
+            known = self.servers[server] = ServerMemory()
+        return known
+
+    def in_order(self, servers: list[Address]) -> list[Address]:
+        """The quick ones first. Those within 0.4 seconds of the quickest count as equal, so that a forger cannot know
+        who is asked, and in a tenth of all cases anyone may be the first, so that what is known gets newer."""
+        if len(servers) < 2:
+            return servers
+        now = time.monotonic()
+        servers = _system.sample(servers, len(servers))
+        costs = {server: self.memory(server).cost(now) for server in servers}
+        best = min(costs.values())
+        return sorted(servers, key=lambda server: 0.0 if costs[server] <= best + 0.4 else costs[server])
+
+    def ask(
+        self, server: Address, name: bytes, rtype: int, recurse: bool, limit: float, dnssec: bool = False
+    ) -> _wire.Message:
+        """The server's reply. Raises BadReply if none comes in `limit` seconds at most (less if it is known to be
+        quick), or none that can be used; and coro.TimeoutError never."""
+        memory = self.memory(server)
+        with self.places:
+            began = time.monotonic()
+            try:
+                reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
+                if reply.rcode in (1, 4) and not memory.no_edns and not reply.udp_size:
+                    memory.no_edns = True  # RFC 6891, section 7: it may not know EDNS
+                    reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
+                if reply.truncated:
+                    reply = self._over_tcp(server, memory, name, rtype, recurse, limit, dnssec)
+            except coro.TimeoutError:
+                memory.failed()
+                raise BadReply("no reply in time") from None
+            except (OSError, ValueError, EOFError) as e:
+                memory.failed()
+                raise BadReply(str(e) or type(e).__name__) from e
+            memory.answered(time.monotonic() - began)
+            return reply
+
+    def _query(
+        self, memory: ServerMemory, name: bytes, rtype: int, recurse: bool, dnssec: bool
+    ) -> tuple[bytes, bytes, int]:
+        mixed = name if memory.no_mixing else mixed_case(name)
+        ident = secrets.randbits(16)
+        size = 0 if memory.no_edns else EDNS_SIZE
+        self.sent += 1
+        data = _wire.build(ident, 0x0100 if recurse else 0, mixed, rtype, 1, udp_size=size, dnssec_ok=dnssec)
+        return data, mixed, ident
+
+    def _socket(self, server: Address, datagrams: bool) -> coro.sock:
+        six = ":" in server[0]
+        if datagrams:
+            sock = coro.udp6_sock() if six else coro.udp_sock()
+        else:
+            sock = coro.tcp6_sock() if six else coro.tcp_sock()
+        if self.source and (":" in self.source) == six:
+            sock.bind((self.source, 0))
+        return sock
+
+    def _over_udp(self, server: Address, memory: ServerMemory, name: bytes, rtype: int, *how: Any) -> _wire.Message:
+        recurse, limit, dnssec = how
+        data, mixed, ident = self._query(memory, name, rtype, recurse, dnssec)
+        with self._socket(server, True) as sock, coro.timeout(limit):
+            sock.connect_addr(server)
+            sock.send(data)
+            while True:
+                reply = self._fitting(sock.recv(65535), data, len(mixed))
+                if reply is not None:
+                    return reply
+                self.forged += 1
+
+    def _over_tcp(self, server: Address, memory: ServerMemory, name: bytes, rtype: int, *how: Any) -> _wire.Message:
+        recurse, limit, dnssec = how
+        data, mixed, ident = self._query(memory, name, rtype, recurse, dnssec)
+        with self._socket(server, False) as sock, coro.timeout(limit):
+            sock.connect_addr(server)
+            sock.send(len(data).to_bytes(2, "big") + data)
+            reply = self._fitting(sock.recv_exact(int.from_bytes(sock.recv_exact(2), "big")), data, len(mixed))
+        if reply is None or reply.truncated:
+            raise ValueError("a reply over TCP that does not belong to the query, or is truncated")
+        return reply
+
+    @staticmethod
+    def _fitting(data: bytes, query: bytes, length: int) -> _wire.Message | None:
+        """The message, if it is the reply to the query: same id, same question letter by letter."""
+        if data[:2] != query[:2] or len(data) < 12:
+            return None
+        try:
+            reply = _wire.parse(data, bool(data[2] & 2))
+        except ValueError:
+            return None
+        if not reply.is_reply or reply.opcode:
+            return None
+        if not reply.questions and reply.rcode in (1, 4, 5):
+            return reply  # errors may come without the question
+        return reply if data[12 : 16 + length] == query[12 : 16 + length] else None

@@ -1,0 +1,559 @@
+"""Finding an answer from the root down (RFC 1034, section 5.3.3), and keeping it.
+
+One step asks the servers of the deepest zone that is known above a name, and their reply is an answer, the news that
+there is none, an alias, or a delegation one or more labels further down. The question that goes out has only one label
+more than the zone while zones above the name may follow (RFC 9156), so servers learn no more than they need.
+
+What is believed (RFC 2181, section 5.4.1, and what came later):
+
+* Of a reply only what belongs to the question: the records of that name, an alias of it, aliases further on while they
+  are in the zone that was asked. Nothing else becomes an answer, whatever stands in it.
+* A delegation comes from the parent alone, goes down from the zone that was asked and towards the name, and ends when
+  the parent said (the servers of a zone cannot keep themselves alive: "ghost domains").
+* Addresses beside it serve for asking that zone's servers only. They count if they are in the zone that was asked.
+
+What one question may cost: `Work` counts datagrams, and servers whose addresses had to be found. Of a delegation at
+most NS_MOST servers count, of them at most GLUELESSNESS are looked for. These are the answers to NXNSAttack
+(CVE-2020-8616) and its relatives. Numbers are those of Unbound where it has the same limit.
+
+Names are in wire form throughout; text is made by whoever asks.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import coro
+from coro.dns import _wire
+from coro.dns._recursive.network import Address, BadReply, Network
+from coro.dns._recursive.store import Delegation, Entry, Store
+from coro.dns._wire import below, labels, parent, to_text
+from coro.dns.exceptions import DNS_Lame_Error, DNS_Runaway_Query_Error, DNS_Soft_Error
+
+if TYPE_CHECKING:
+    from coro.dns._wire import Record
+
+__all__ = ["Answer", "Recursor", "Work"]
+
+A, NS, CNAME, SOA, AAAA, DNAME, DS = 1, 2, 5, 6, 28, 39, 43
+NXDOMAIN, SERVFAIL, REFUSED = 3, 2, 5
+IN = 1
+ROOT = b"\0"
+
+RUNAWAY = 40  # datagrams for one question
+GLUELESSNESS = 4  # servers of one delegation whose addresses are looked for
+TARGETS_MOST = 20  # and of all delegations of one question
+DEPTH_MOST = 5  # looking for the address of a server that serves the zone of a server ...
+CNAMES_MOST = 11
+NS_MOST = 20
+RECORDS_MOST = 4096  # of one set: more is refused (CacheFlush: USENIX Security 2024, Afek and others)
+BYTES_MOST = 65535
+TTL_MOST = 7 * 86400
+NEGATIVE_MOST = 3 * 3600  # RFC 2308, section 5
+LAME_FOR = 900.0
+FAILED_FOR = 5.0  # RFC 9520: a failure is remembered, for a short time
+STALE_MOST = 86400.0  # RFC 8767: one to three days
+STALE_TTL = 30
+PREFETCH_MOST = 500  # renewals stop while so many questions are open
+PREFETCH_SHARE = 10  # a used entry is renewed in the last tenth of its time
+MINIMISE_MOST = 10  # RFC 9156, section 2.3: MAX_MINIMISE_COUNT
+
+
+class Answer(NamedTuple):
+    """What is known about a question."""
+
+    rcode: int
+    answer: list[Record]
+    authority: list[Record]
+    stale: bool = False
+
+    def chosen(self, rtype: int) -> list[tuple[int, bytes]]:
+        """TTL and data of the records of a type."""
+        return [(record[3], record[4]) for record in self.answer if record[1] == rtype]
+
+
+class Work:
+    """What one question has cost."""
+
+    __slots__ = ("deadline", "sent", "stack", "targets")
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.sent = 0
+        self.targets = 0
+        self.stack: list[bytes] = []
+
+    def left(self) -> float:
+        """The seconds left."""
+        return self.deadline - time.monotonic()
+
+
+class _Found(NamedTuple):
+    """One step: the entry, of this type (the one asked for, CNAME or DNAME), with this owner."""
+
+    entry: Entry
+    rtype: int
+    owner: bytes
+    stale: bool = False
+
+
+def key_of(name: bytes, rtype: int) -> bytes:
+    """The key of the cache. Type 0 is that a name does not exist."""
+    return name + bytes((rtype >> 8, rtype & 255))
+
+
+def suffix(name: bytes, count: int) -> bytes:
+    """The last `count` labels of a name."""
+    for _ in range(labels(name) - count):
+        name = parent(name)
+    return name
+
+
+def _text_of(rdata: bytes) -> str:
+    return str(ipaddress.ip_address(rdata))
+
+
+class Recursor:
+    """A resolver with a cache.
+
+    `roots` are addresses of root servers, `zones` maps a zone to servers that are asked instead of those of its parent:
+    `(addresses, recurse)`, with recurse true for a forwarder.
+    """
+
+    def __init__(
+        self,
+        roots: Iterable[Address],
+        zones: dict[bytes, tuple[list[Address], bool]] | None = None,
+        port: int = 53,
+        size: int = 10_000,
+        most: int = 500,
+        source: str = "",
+        work: int = RUNAWAY,
+        minimum_ttl: int = 0,
+        accept: Callable[[str], bool] | None = None,
+        ipv6: bool = False,
+    ) -> None:
+        self.roots = list(roots)
+        self.zones = zones or {}
+        self.port = port
+        self.minimum_ttl = minimum_ttl
+        self.work = work
+        self.accept = accept
+        self.ipv6 = ipv6
+        self.network = Network(source, most)
+        self.entries: Store[Entry] = Store(size)
+        self.delegations: Store[Delegation] = Store(max(size // 4, 100))
+        self.lame: dict[tuple[bytes, Address], float] = {}
+        self.failed: dict[bytes, float] = {}
+        self.pinned: dict[bytes, Entry] = {}
+        self.running: dict[bytes, coro.event] = {}
+        self.hits = self.misses = self.negative_hits = self.expired = self.prefetched = self.served_stale = 0
+
+    # -- the question as a whole
+
+    def resolve(self, name: bytes, rtype: int, seconds: float = 10.0, cached: bool = True) -> Answer:
+        """The answer to a question, with all aliases on the way. Raises DNS_Soft_Error if nobody can tell."""
+        return self._resolve(name, rtype, Work(time.monotonic() + seconds), cached, True)
+
+    def _resolve(self, name: bytes, rtype: int, work: Work, cached: bool, top: bool) -> Answer:
+        answer: list[Record] = []
+        stale = False
+        for _ in range(CNAMES_MOST + 1):
+            found = self._look(name, rtype) if cached else None
+            if found is None:
+                found = self._find(name, rtype, work, top)
+            elif top and found.entry.left(time.monotonic()) < found.entry.ttl // PREFETCH_SHARE:
+                self._prefetch(name, rtype)
+            entry, kind, owner, is_stale = found
+            left = STALE_TTL if is_stale else entry.left(time.monotonic())
+            stale = stale or is_stale
+            if not entry.data:
+                authority = [(entry.soa[0], SOA, IN, left, entry.soa[1])] if entry.soa else []
+                return Answer(NXDOMAIN if entry.hard else 0, answer, authority, stale)
+            answer += [(owner, kind, IN, left, data) for data in entry.data]
+            if kind == rtype:
+                return Answer(0, answer, [], stale)
+            if kind == CNAME:
+                name = _wire.lower(entry.data[0])
+            else:
+                name = self._through_dname(name, owner, _wire.lower(entry.data[0]), answer, left)
+                if not name:
+                    return Answer(6, answer, [], stale)  # YXDOMAIN: the new name would be too long (RFC 6672, 2.2)
+        raise DNS_Soft_Error(to_text(name), str(rtype), "", f"more than {CNAMES_MOST} aliases, one for the other")
+
+    @staticmethod
+    def _through_dname(name: bytes, owner: bytes, target: bytes, answer: list[Record], ttl: int) -> bytes:
+        """The name that a DNAME record makes of another, with the alias that says so (RFC 6672, section 3.1)."""
+        new = name[: -len(owner)] + target
+        if len(new) > 255:
+            return b""
+        answer.append((name, CNAME, IN, ttl, new))
+        return new
+
+    def _look(self, name: bytes, rtype: int) -> _Found | None:
+        """What the cache knows: the records, an alias, or that there is nothing."""
+        now = time.monotonic()
+        for key, kind in ((key_of(name, rtype), rtype), (key_of(name, CNAME), CNAME)):
+            entry = self.pinned.get(key) or self.entries.get(key)
+            if entry is not None and entry.expires >= now:
+                if kind == rtype or entry.data:
+                    self.hits += 1
+                    self.negative_hits += not entry.data
+                    return _Found(entry, kind, name)
+            elif entry is not None:
+                self.expired += 1
+        above = name
+        while True:
+            entry = self.entries.get(key_of(above, 0))
+            if entry is not None and entry.expires >= now:
+                self.hits += 1
+                self.negative_hits += 1
+                return _Found(entry, rtype, name)  # nothing is below a name that does not exist (RFC 8020)
+            if len(above) == 1:
+                break
+            above = parent(above)
+            entry = self.entries.get(key_of(above, DNAME))
+            if entry is not None and entry.data and entry.expires >= now:
+                self.hits += 1
+                return _Found(entry, DNAME, above)
+        self.misses += 1
+        return None
+
+    def _stale(self, name: bytes, rtype: int) -> _Found | None:
+        now = time.monotonic()
+        for key, kind in ((key_of(name, rtype), rtype), (key_of(name, CNAME), CNAME)):
+            entry = self.entries.get(key)
+            if entry is not None and entry.data and entry.expires + STALE_MOST >= now:
+                self.served_stale += 1
+                return _Found(entry, kind, name, True)
+        return None
+
+    def _find(self, name: bytes, rtype: int, work: Work, top: bool) -> _Found:
+        """Ask for what the cache lacks. Who asks what another thread is asking waits for its result; but not who looks
+        for a server's address, or two could wait for each other."""
+        key = key_of(name, rtype)
+        while top and key in self.running:
+            try:
+                self.running[key].wait(max(work.left(), 0))
+            except coro.TimeoutError:
+                break
+            found = self._look(name, rtype)
+            if found is not None:
+                return found
+            if self.failed.get(key, 0) > time.monotonic():
+                break
+        try:
+            if self.failed.get(key, 0) > time.monotonic():
+                raise DNS_Soft_Error(to_text(name), str(rtype), "", "the servers failed a moment ago")
+            if key in self.running:
+                return self._ask_down(name, rtype, work)
+            done = self.running[key] = coro.event()
+            try:
+                return self._ask_down(name, rtype, work)
+            finally:
+                del self.running[key]
+                done.set()
+        except DNS_Soft_Error:
+            if top:
+                if len(self.failed) > 10_000:
+                    self.failed.clear()
+                self.failed.setdefault(key, 0)
+                if self.failed[key] <= time.monotonic():
+                    self.failed[key] = time.monotonic() + FAILED_FOR
+            found = self._stale(name, rtype)
+            if found is None:
+                raise
+            return found
+
+    def _prefetch(self, name: bytes, rtype: int) -> None:
+        key = key_of(name, rtype)
+        if key in self.running or len(self.running) > PREFETCH_MOST:
+            return
+        self.prefetched += 1
+
+        def renew() -> None:
+            try:
+                self._find(name, rtype, Work(time.monotonic() + 10.0), False)
+            except DNS_Soft_Error:
+                pass  # the old one is good for the rest of its time
+
+        coro.spawn(renew)
+
+    # -- from the root down
+
+    def _closest(self, name: bytes) -> tuple[Delegation, bool]:
+        """The deepest zone with known servers at or above a name, and whether they are forwarders."""
+        now = time.monotonic()
+        above = name
+        while True:
+            configured = self.zones.get(above)
+            if configured is not None:
+                known = tuple(f"{host}#{port}" for host, port in configured[0])
+                return Delegation(above, now + 1e9, (), {b"": known}), configured[1]
+            delegation = self.delegations.get(above)
+            if delegation is not None and delegation.expires >= now:
+                return delegation, False
+            if len(above) == 1:
+                known = tuple(f"{host}#{port}" for host, port in self.roots)
+                return Delegation(ROOT, now + 1e9, (), {b"": known}), False
+            above = parent(above)
+
+    def _ask_down(self, name: bytes, rtype: int, work: Work) -> _Found:
+        zone, forward = self._closest(parent(name) if rtype == DS and len(name) > 1 else name)
+        full = labels(name)
+        count = full if forward else labels(zone.zone) + 1
+        minimised = 0
+        while True:
+            if count >= full or minimised >= MINIMISE_MOST:
+                asked, kind = name, rtype
+            else:
+                asked, kind = suffix(name, count), A
+                minimised += 1
+                known = self._look_minimised(asked)
+                if known:
+                    count += 1
+                    continue
+            got = self._ask_zone(zone, asked, kind, forward, work)
+            if isinstance(got, Delegation):
+                zone = got
+                count = max(labels(zone.zone) + 1, min(count, full))
+            elif asked == name and kind == rtype:
+                return got
+            elif got.rtype == DNAME:
+                return got
+            elif got.entry.hard:
+                count = full  # some servers deny names that only have others below them (RFC 9156, section 3)
+            else:
+                count += 1
+
+    def _look_minimised(self, name: bytes) -> bool:
+        """Is it known that there is no delegation at a name: has it records, or none of that kind?"""
+        entry = self.entries.get(key_of(name, A))
+        return entry is not None and entry.expires >= time.monotonic() and not entry.hard
+
+    def _addresses(self, zone: Delegation) -> list[Address]:
+        """The known addresses of a zone's servers."""
+        found: dict[Address, None] = {}
+        now = time.monotonic()
+        for owner, texts in zone.addresses.items():
+            for text in texts:
+                host, _, port = text.partition("#")
+                if not owner or self._may_ask(host):
+                    found[host, int(port or self.port)] = None
+        for name in zone.names:
+            for rtype in (A, AAAA) if self.ipv6 else (A,):
+                entry = self.entries.get(key_of(name, rtype))
+                if entry is not None and entry.expires >= now:
+                    for data in entry.data[:8]:
+                        if len(data) in (4, 16) and self._may_ask(_text_of(data)):
+                            found[_text_of(data), self.port] = None
+        return [server for server in found if self.lame.get((zone.zone, server), 0) < now]
+
+    def _may_ask(self, host: str) -> bool:
+        """May a server be asked at this address that came out of the network?"""
+        return (self.ipv6 or ":" not in host) and (self.accept is None or self.accept(host))
+
+    def _ask_zone(self, zone: Delegation, name: bytes, rtype: int, forward: bool, work: Work) -> _Found | Delegation:
+        """Ask the servers of a zone, one after the other, until one helps."""
+        tried: dict[Address, int] = {}
+        errors: list[str] = []
+        only_lame = True
+        looked = 0
+        while True:
+            servers = self._addresses(zone)
+            fresh = [s for s in servers if s not in tried]
+            again = [s for s in servers if tried.get(s) == 1 and self.network.memory(s).failures]
+            if fresh or (again and looked >= min(len(zone.names), GLUELESSNESS)):
+                some = fresh or again
+                server = some[0] if forward else self.network.in_order(some)[0]
+            elif self._find_server(zone, work, looked):
+                looked += 1
+                continue
+            else:
+                break
+            tried[server] = tried.get(server, 0) + 1
+            if len(tried) > NS_MOST:
+                break
+            work.sent += 1
+            if work.sent > self.work:
+                raise DNS_Runaway_Query_Error(to_text(name), str(rtype), server[0])
+            if work.left() <= 0:
+                raise DNS_Soft_Error(to_text(name), str(rtype), server[0], "no time is left")
+            try:
+                reply = self.network.ask(server, name, rtype, forward, work.left())
+            except BadReply as e:
+                only_lame = False
+                errors.append(f"{server[0]}: {e}")
+                continue
+            if reply.rcode not in (0, NXDOMAIN):
+                errors.append(f"{server[0]}: response code {reply.rcode}")
+                only_lame = only_lame and reply.rcode == REFUSED
+                if reply.rcode == REFUSED:
+                    self._is_lame(zone, server)
+                else:
+                    tried[server] = 2
+                continue
+            got = self._read(zone, server, name, rtype, reply, forward)
+            if got is not None:
+                return got
+            self._is_lame(zone, server)
+            errors.append(f"{server[0]}: it does not know the zone")
+        text = "; ".join(errors[:8]) or "no address of any server is known"
+        if errors and only_lame:
+            raise DNS_Lame_Error(to_text(name), str(rtype), [(0, to_text(ns)) for ns in zone.names])
+        raise DNS_Soft_Error(to_text(name), str(rtype), "", f"all servers of {to_text(zone.zone)} failed: {text}")
+
+    def _is_lame(self, zone: Delegation, server: Address) -> None:
+        if len(self.lame) > 10_000:
+            self.lame.clear()
+        self.lame[zone.zone, server] = time.monotonic() + LAME_FOR
+
+    def _find_server(self, zone: Delegation, work: Work, looked: int) -> bool:
+        """Look for the address of one more server of the zone. False: there are none, or it would be too much."""
+        candidates = [ns for ns in zone.names if ns not in zone.addresses and not below(ns, zone.zone)]
+        if looked >= min(len(candidates), GLUELESSNESS):
+            return False
+        if work.targets >= TARGETS_MOST or len(work.stack) >= DEPTH_MOST:
+            return False
+        ns = candidates[looked]
+        if ns in work.stack:
+            return True  # a loop: whoever is looking for it already needs it for this
+        work.targets += 1
+        work.stack.append(ns)
+        try:
+            self._resolve(ns, A, work, True, False)
+            if self.ipv6:
+                self._resolve(ns, AAAA, work, True, False)
+        except DNS_Runaway_Query_Error:
+            raise
+        except DNS_Soft_Error:
+            pass
+        finally:
+            work.stack.pop()
+        return True
+
+    # -- what a reply says
+
+    def _read(
+        self, zone: Delegation, server: Address, name: bytes, rtype: int, reply: _wire.Message, forward: bool
+    ) -> _Found | Delegation | None:
+        """Keep what may be believed, and say what it is; None if the server does not know the zone."""
+        usable = reply.authoritative or forward
+        found = self._read_answer(zone, name, rtype, reply, forward) if usable else None
+        if found is not None:
+            return found
+        if reply.rcode == 0 and not forward:
+            delegation = self._read_referral(zone, name, reply)
+            if delegation is not None:
+                return delegation
+        soa = next(
+            (
+                (owner, data)
+                for owner, kind, klass, _, data in reply.authority
+                if kind == SOA and klass == IN and below(name, owner) and below(owner, zone.zone) and len(data) >= 22
+            ),
+            None,
+        )
+        if not usable or (soa is None and any(record[1] == NS for record in reply.authority)):
+            return None
+        hard = reply.rcode == NXDOMAIN
+        ttl = 0
+        if soa is not None:
+            its = next(r[3] for r in reply.authority if r[1] == SOA and r[0] == soa[0])
+            ttl = min(its, int.from_bytes(soa[1][-4:], "big"), NEGATIVE_MOST)  # RFC 2308, section 5
+        entry = Entry(time.monotonic() + ttl, ttl, (), soa, hard)
+        if soa is not None:
+            self.entries.put(key_of(name, 0 if hard else rtype), entry)
+        return _Found(entry, rtype, name)
+
+    def _read_answer(
+        self, zone: Delegation, name: bytes, rtype: int, reply: _wire.Message, forward: bool
+    ) -> _Found | None:
+        """The records of the question, and aliases as far as the zone goes."""
+        first: _Found | None = None
+        current = name
+        sets: dict[tuple[bytes, int], tuple[int, list[bytes]]] = {}
+        for owner, kind, klass, ttl, data in reply.answer:
+            if klass == IN and below(owner, zone.zone):
+                known = sets.setdefault((owner, kind), (ttl, []))
+                sets[owner, kind] = (min(known[0], ttl), known[1])
+                known[1].append(data)
+        for _ in range(CNAMES_MOST):
+            owner, kind = current, rtype
+            if (current, rtype) not in sets:
+                kind = CNAME
+                above = self._dname_above(current, sets)
+                if above:
+                    owner, kind = above, DNAME
+                elif (current, CNAME) not in sets:
+                    break
+            ttl, all_data = sets[owner, kind]
+            ttl = min(max(ttl, self.minimum_ttl), TTL_MOST)
+            unique = tuple(dict.fromkeys(all_data))
+            if len(unique) > RECORDS_MOST or sum(map(len, unique)) > BYTES_MOST:
+                break
+            if kind in (CNAME, DNAME):
+                unique = unique[:1]
+            entry = Entry(time.monotonic() + ttl, ttl, unique)
+            self.entries.put(key_of(owner, kind), entry)
+            first = first or _Found(entry, kind, owner)
+            if kind == rtype:
+                break
+            target = _wire.lower(unique[0])
+            current = target if kind == CNAME else current[: -len(owner)] + target
+            if len(current) > 255 or not (forward or below(current, zone.zone)):
+                break
+        return first
+
+    @staticmethod
+    def _dname_above(name: bytes, sets: dict[tuple[bytes, int], tuple[int, list[bytes]]]) -> bytes:
+        """The owner of the DNAME record that applies to a name; empty if there is none."""
+        while len(name) > 1:
+            name = parent(name)
+            if (name, DNAME) in sets:
+                return name
+        return b""
+
+    def _read_referral(self, zone: Delegation, name: bytes, reply: _wire.Message) -> Delegation | None:
+        owner = next((r[0] for r in reply.authority if r[1] == NS and r[2] == IN), None)
+        if owner is None or any(r[1] == SOA for r in reply.authority):
+            return None
+        if owner == zone.zone or not below(owner, zone.zone) or not below(name, owner):
+            return None
+        names: dict[bytes, None] = {}
+        ttl = TTL_MOST
+        for its, kind, klass, its_ttl, data in reply.authority:
+            if its == owner and kind == NS and klass == IN and len(names) < NS_MOST:
+                names[_wire.lower(data)] = None
+                ttl = min(ttl, its_ttl)
+        addresses: dict[bytes, list[str]] = {}
+        for its, kind, klass, _, data in reply.additional:
+            if klass == IN and its in names and below(its, zone.zone) and (kind, len(data)) in ((A, 4), (AAAA, 16)):
+                some = addresses.setdefault(its, [])
+                if len(some) < 8:
+                    some.append(_text_of(data))
+        order = random.sample(list(names), len(names))
+        delegation = Delegation(
+            owner, time.monotonic() + max(ttl, 1), tuple(order), {k: tuple(v) for k, v in addresses.items()}
+        )
+        self.delegations.put(owner, delegation)
+        return delegation
+
+    # -- keeping house
+
+    def forget(self, name: bytes, subtree: bool = False) -> int:
+        """Drop what is known of a name, or of everything at and below it; returns how many entries that were."""
+        count = 0
+        for key in self.entries.keys():
+            if key[:-2] == name or (subtree and below(key[:-2], name)):
+                count += self.entries.drop(key)
+        for zone in self.delegations.keys():
+            if zone == name or (subtree and below(zone, name)):
+                count += self.delegations.drop(zone)
+        self.failed.clear()
+        self.lame.clear()
+        return count

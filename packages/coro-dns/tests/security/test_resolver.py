@@ -1,0 +1,294 @@
+"""Hostile servers against the recursive resolver: each test is named after what is tried."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from dns_support import NET, fakes, in_loop, name, record, reply, soa
+
+from coro.dns import DNS_Runaway_Query_Error, DNS_Soft_Error, _wire
+from coro.dns._recursive.recursor import RUNAWAY, TARGETS_MOST, Recursor
+
+A, NS, CNAME = 1, 2, 5
+
+
+def recursor(servers, **settings):
+    return Recursor([servers.root], port=servers.port, **settings)
+
+
+def refer(query, zone, number, **settings):
+    """The root's or a parent's reply: ask the server at NET.number."""
+    return reply(
+        query,
+        authority=[record(zone, NS, f"ns.{zone}", **settings)],
+        additional=[record(f"ns.{zone}", A, f"{NET}.{number}")],
+        aa=False,
+    )
+
+
+def answered(answer):
+    return [data for _, data in answer.chosen(A)]
+
+
+ADDRESS = bytes((192, 0, 2, 1))
+FORGED = bytes((6, 6, 6, 6))
+
+
+@in_loop
+def test_forged_replies_do_not_end_the_wait():
+    """TuDoor, CVE-2023-29483: a bad datagram is as if it had not come; and none of them becomes an answer."""
+
+    def server(query):
+        forged = [record(_wire.to_text(query.qname), A, "6.6.6.6")]
+        right = reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])
+        other = _wire.build(query.id, 0x8400, name("other.test"), A, 1, forged)
+        lower = query.question.lower() if query.question.lower() != query.question else query.question.upper()
+        return [
+            b"",
+            b"\0" * 5,
+            right[:20],
+            right + b"junk",
+            right[:2] + bytes((right[2] & 0x7F,)) + right[3:],  # no reply
+            reply(query, forged, ident=query.id ^ 1),  # another id
+            other,  # another question
+            _wire.build(query.id, 0x8400, lower, query.qtype, 1, forged),  # letters of another case
+            _wire.build(query.id, 0x8400, query.question, 28, 1, forged),
+            right,
+        ]
+
+    with fakes({1: server}) as servers:
+        r = recursor(servers)
+        assert answered(r.resolve(name("www.test"), A)) == [ADDRESS]
+        assert r.network.forged >= 9
+
+
+@in_loop
+def test_ports_and_ids_are_new_for_each_query():
+    """CVE-2008-1447, and resolvers that lost their ports' randomness later."""
+    seen = []
+
+    def server(query):
+        seen.append(query.id)
+        return reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])
+
+    with fakes({1: server}) as servers:
+        r = recursor(servers)
+        for i in range(40):
+            r.resolve(name(f"n{i}"), A)
+        assert len(set(seen)) >= 38
+        assert len(set(servers.ports)) >= 30
+        memory = r.network.memory(servers.root)
+        asked = {r.network._query(memory, name("abcdefghij.test"), A, False, False)[1] for _ in range(20)}
+        assert len(asked) > 15
+
+
+@in_loop
+def test_records_that_nobody_asked_for():
+    """What stands beside an answer is not kept: CVE-2025-40778 and the poisoning of old."""
+
+    def root(query):
+        return refer(query, "evil", 2)
+
+    def evil(query):
+        text = _wire.to_text(query.qname)
+        return reply(
+            query,
+            [record(text, A, "192.0.2.1"), record("www.bank", A, "6.6.6.6"), record("x.evil", A, "6.6.6.6")],
+            [record("bank", NS, "ns.evil"), record(".", NS, "ns.evil"), record("evil", NS, "ns.other")],
+            [record("www.bank", A, "6.6.6.6"), record("ns.bank", A, "6.6.6.6")],
+        )
+
+    with fakes({1: root, 2: evil}) as servers:
+        r = recursor(servers)
+        assert answered(r.resolve(name("www.evil"), A)) == [ADDRESS]
+        kept = {_wire.to_text(key[:-2]) for key in r.entries.keys()}
+        assert kept == {"www.evil"}
+        assert [_wire.to_text(zone) for zone in r.delegations.keys()] == ["evil"]
+
+
+@in_loop
+def test_an_alias_into_another_zone_is_asked_there():
+    """The target's address that comes with the alias is not believed."""
+
+    def root(query):
+        zone = _wire.to_text(query.qname).split(".")[-1]
+        return refer(query, zone, 2 if zone == "evil" else 3)
+
+    def evil(query):
+        return reply(query, [record(_wire.to_text(query.qname), CNAME, "www.bank"), record("www.bank", A, "6.6.6.6")])
+
+    def bank(query):
+        return reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])
+
+    with fakes({1: root, 2: evil, 3: bank}) as servers:
+        r = recursor(servers)
+        assert answered(r.resolve(name("www.evil"), A)) == [ADDRESS]
+
+
+@in_loop
+def test_a_referral_upwards_or_aside():
+    """Only down, and towards the name."""
+
+    def root(query):
+        return refer(query, "evil", 2)
+
+    for zone in (".", "evil", "bank", "other.evil"):
+
+        def evil(query, zone=zone):
+            return refer(query, zone, 2)
+
+        with fakes({1: root, 2: evil}) as servers:
+            with pytest.raises(DNS_Soft_Error):
+                recursor(servers).resolve(name("www.evil"), A)
+            assert len(servers.asked) <= 6
+
+
+@in_loop
+def test_nxns():
+    """NXNSAttack, CVE-2020-8616: a delegation to many servers without addresses makes few queries."""
+
+    def root(query):
+        zone = _wire.to_text(query.qname).split(".")[-1]
+        return refer(query, zone, 2 if zone == "evil" else 3)
+
+    def evil(query):
+        text = _wire.to_text(query.qname)
+        return reply(query, authority=[record(text, NS, f"n{i}.victim") for i in range(1000)], aa=False)
+
+    def victim(query):
+        return reply(query, authority=[soa("victim", 0, 0)], rcode=3)
+
+    with fakes({1: root, 2: evil, 3: victim}) as servers:
+        r = recursor(servers)
+        with pytest.raises(DNS_Soft_Error):
+            r.resolve(name("www.evil"), A)
+        assert sum(number == 3 for number, _, _ in servers.asked) <= 8
+        assert r.network.sent <= RUNAWAY
+
+
+@in_loop
+def test_delegations_without_end():
+    """Each reply delegates to servers whose addresses need another look-up: what one question may cause is bounded."""
+
+    def root(query):
+        return refer(query, _wire.to_text(query.qname).split(".")[-1], 2)
+
+    count = iter(range(10**9))
+
+    def evil(query):
+        text = _wire.to_text(query.qname)
+        names = [f"ns.a{next(count)}.evil" for _ in range(20)]
+        return reply(query, authority=[record(text, NS, one) for one in names], aa=False)
+
+    with fakes({1: root, 2: evil}) as servers:
+        r = recursor(servers)
+        with pytest.raises(DNS_Soft_Error):
+            r.resolve(name("a.b.c.d.e.f.g.evil"), A)
+        assert len(servers.asked) <= RUNAWAY + 2
+        assert len(servers.asked) <= RUNAWAY and TARGETS_MOST == 20
+
+
+@in_loop
+def test_a_zone_of_very_many_labels():
+    """QNAME minimisation sends a bounded number of queries (RFC 9156, section 2.3)."""
+
+    def root(query):
+        return reply(query, authority=[soa(".")])
+
+    with fakes({1: root}) as servers:
+        r = recursor(servers)
+        assert r.resolve(name(".".join("abcdefghij" * 6)), A).answer == []
+        assert len(servers.asked) <= 12
+
+
+@in_loop
+def test_alias_chains_without_end():
+    count = iter(range(10**9))
+
+    def root(query):
+        return reply(query, [record(_wire.to_text(query.qname), CNAME, f"n{next(count)}")])
+
+    with fakes({1: root}) as servers:
+        with pytest.raises(DNS_Soft_Error, match="aliases"):
+            recursor(servers).resolve(name("www"), A)
+        assert len(servers.asked) <= 13
+
+
+@in_loop
+def test_cacheflush():
+    """Replies full of delegations and aliases take little room in the cache: one delegation, and one chain."""
+
+    def root(query):
+        text = _wire.to_text(query.qname)
+        chain = [record(text, CNAME, "c0.evil")] + [record(f"c{i}.evil", CNAME, f"c{i + 1}.evil") for i in range(500)]
+        return reply(query, chain)
+
+    with fakes({1: root}) as servers:
+        r = recursor(servers, size=100)
+        with pytest.raises(DNS_Soft_Error):
+            r.resolve(name("www.evil"), A)
+        assert len(r.entries) <= 40
+        for i in range(1000):
+            r.entries.put(b"\1%d\0\0\1" % i, r.entries.get(r.entries.keys()[0]))
+        assert len(r.entries) <= 100
+
+
+@in_loop
+def test_ghost_domains():
+    """The servers of a zone cannot prolong their delegation, whatever they answer."""
+
+    def root(query):
+        return refer(query, "evil", 2, ttl=1)
+
+    def evil(query):
+        text = _wire.to_text(query.qname)
+        return reply(query, [record(text, A, "192.0.2.1", 0)], [record("evil", NS, "ns.evil", 86400)])
+
+    with fakes({1: root, 2: evil}) as servers:
+        r = recursor(servers)
+        for _ in range(3):
+            r.resolve(name("www.evil"), A)
+        delegation = r.delegations.get(name("evil"))
+        assert delegation.expires <= time.monotonic() + 1
+        delegation.expires = 0.0
+        r.resolve(name("www.evil"), A)
+        assert [number for number, _, _ in servers.asked].count(1) == 2
+
+
+@in_loop
+def test_compression_pointers():
+    """Loops, pointers forwards, and names that expand without end are no messages; so the wait goes on."""
+
+    def server(query):
+        head = query.id.to_bytes(2, "big") + b"\x84\0\0\1\0\1\0\0\0\0" + query.question + b"\0\1\0\1"
+        bombs = [head + b"\xc0" + bytes((len(head),)) + bytes(20), head + b"\xff\xff" + bytes(20)]
+        return [*bombs, reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])]
+
+    with fakes({1: server}) as servers:
+        assert answered(recursor(servers).resolve(name("www"), A)) == [ADDRESS]
+
+
+@in_loop
+def test_servers_at_forbidden_addresses():
+    """A delegation to this machine is not followed."""
+
+    def root(query):
+        return refer(query, "evil", 2)
+
+    with fakes({1: root, 2: lambda query: reply(query, [record("www.evil", A, "6.6.6.6")])}) as servers:
+        r = recursor(servers, accept=lambda host: not host.startswith("127."))
+        with pytest.raises(DNS_Soft_Error, match="no address"):
+            r.resolve(name("www.evil"), A)
+        assert {number for number, _, _ in servers.asked} == {1}
+
+
+@in_loop
+def test_the_budget_of_one_question():
+    def root(query):
+        return refer(query, "evil", 2)
+
+    with fakes({1: root, 2: lambda query: reply(query, authority=[soa("evil")])}) as servers:
+        with pytest.raises(DNS_Runaway_Query_Error):
+            recursor(servers, work=3).resolve(name("a.b.c.d.e.evil"), A)
+        assert len(servers.asked) == 3

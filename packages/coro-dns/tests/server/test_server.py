@@ -1,0 +1,232 @@
+"""The server, asked by the programs of others and by sockets of our own."""
+
+from __future__ import annotations
+
+import subprocess
+
+import dns.flags
+import dns.message
+import dns.rcode
+import pytest
+from dns_support import fakes, in_loop, record, reply, soa
+from real_programs import find_program
+
+import coro
+from coro.dns import __main__ as command
+from coro.dns import _wire
+from coro.dns.cache import dns_cache
+from coro.dns.server import Server
+
+
+def answers(query):
+    """A root server that knows all: names with "no" do not exist, "bad" fails, "big" has many addresses."""
+    text = _wire.to_text(query.qname)
+    if text.startswith("no"):
+        return reply(query, authority=[soa(".")], rcode=3)
+    if text.startswith("bad"):
+        return reply(query, rcode=2)
+    if query.qtype != 1:
+        return reply(query, authority=[soa(".")])
+    count = 100 if text.startswith("big") else 1
+    return reply(query, [record(text, 1, f"192.0.2.{i + 1}", 300) for i in range(count)])
+
+
+class running:
+    """A server over such a root."""
+
+    def __init__(self, **settings):
+        self.settings = settings
+
+    def __enter__(self):
+        self.fakes = fakes({1: answers})
+        self.root = self.fakes.__enter__()
+        cache = dns_cache(roots=[self.root.root], port=self.root.port, loopback=True)
+        self.server = Server(cache, [("127.0.0.1", 0)], **self.settings).start()
+        self.address = self.server.addresses[0]
+        return self
+
+    def __exit__(self, *error):
+        self.server.stop()
+        self.fakes.__exit__(*error)
+
+    def ask(self, name, rtype="A", **settings):
+        query = dns.message.make_query(name, rtype, **settings)
+        answer = dns.message.from_wire(self.raw(query.to_wire()))
+        assert query.is_response(answer)
+        assert str(answer.question[0].name) == str(query.question[0].name)  # in the same case
+        return answer
+
+    def raw(self, data, source="127.0.0.1"):
+        with coro.udp_sock() as sock, coro.timeout(30):
+            sock.bind((source, 0))
+            sock.connect(self.address)
+            sock.send(data)
+            return sock.recv(65535)
+
+
+def run(program, package, *arguments):
+    path = find_program(program, package)
+    done = coro.in_thread(lambda: subprocess.run([path, *arguments], capture_output=True, text=True, timeout=50))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@in_loop
+def test_dig():
+    with running() as s:
+        host, port = s.address
+        for more in ([], ["+tcp"], ["+noedns"], ["+dnssec"], ["+bufsize=512"], ["+cookie"]):
+            for _ in range(2):
+                out = run("dig", "bind9-dnsutils", f"@{host}", "-p", str(port), "www.example", "A", *more)
+                assert "status: NOERROR" in out and "192.0.2.1" in out and "WARNING" not in out
+        out = run("dig", "bind9-dnsutils", f"@{host}", "-p", str(port), "no.example", "A")
+        assert "status: NXDOMAIN" in out
+        out = run("dig", "bind9-dnsutils", f"@{host}", "-p", str(port), "bad.example", "A")
+        assert "status: SERVFAIL" in out and "EDE: 22" in out
+        out = run("dig", "bind9-dnsutils", f"@{host}", "-p", str(port), "+short", "+ignore", "big.example", "A")
+        assert 20 < len(out.split()) < 80
+        assert len(run("dig", "bind9-dnsutils", f"@{host}", "-p", str(port), "+short", "big.example").split()) == 100
+
+
+@in_loop
+def test_kdig_and_drill():
+    with running() as s:
+        host, port = s.address
+        for more in ([], ["+tcp"]):
+            assert "192.0.2.1" in run("kdig", "knot-dnsutils", f"@{host}", "-p", str(port), "www.example", *more)
+        for more in ([], ["-t"]):
+            assert "192.0.2.1" in run("drill", "ldnsutils", *more, "-p", str(port), "www.example", f"@{host}")
+
+
+@in_loop
+def test_the_same_twice():
+    """From the resolver and from prepared bytes: id, letters, RD and CD bits, EDNS and DO are those of each query."""
+    with running() as s:
+        first = s.ask("www.example", use_edns=0, payload=1232)
+        for name, settings in (
+            ("www.example", {}),
+            ("WWW.exAMPle", {"use_edns": 0}),
+            ("www.example", {"want_dnssec": True}),
+            ("www.example", {"want_dnssec": True}),
+        ):
+            answer = s.ask(name, **settings)
+            assert answer.answer[0][0].to_text() == first.answer[0][0].to_text()
+            assert 290 <= answer.answer[0].ttl <= 300
+            assert (answer.edns >= 0) == bool(settings)
+            assert bool(answer.ednsflags & dns.flags.DO) == settings.get("want_dnssec", False)
+            assert answer.flags & dns.flags.RA and answer.flags & dns.flags.RD and not answer.flags & dns.flags.AA
+        statistics = s.server.statistics()
+        assert statistics.hits == 3 and statistics.misses == 2
+        assert s.root.asked == [(1, "example", 1), (1, "www.example", 1)]
+        assert s.ask("no.example").rcode() == dns.rcode.NXDOMAIN
+        assert s.ask("x.no.example").rcode() == dns.rcode.NXDOMAIN
+        assert s.ask("www.example", "MX").authority[0].rdtype == dns.rdatatype.SOA
+
+
+@in_loop
+def test_what_is_refused():
+    with running(allow=["127.0.0.0/24"], block=["ads.example"]) as s:
+        assert s.ask("ads.example").rcode() == dns.rcode.NXDOMAIN
+        blocked = s.ask("x.ADS.example", use_edns=0)
+        assert blocked.rcode() == dns.rcode.NXDOMAIN and blocked.options[0].code == 15
+        assert s.ask("www.example").rcode() == dns.rcode.NOERROR
+        assert s.ask("www.example", "ANY").rcode() == dns.rcode.REFUSED
+        query = dns.message.make_query("www.example", "A")
+        query.flags &= ~dns.flags.RD
+        assert dns.message.from_wire(s.raw(query.to_wire())).rcode() == dns.rcode.REFUSED
+        query = dns.message.make_query("www.example", "A")
+        assert dns.message.from_wire(s.raw(query.to_wire(), "127.0.1.1")).rcode() == dns.rcode.REFUSED
+        assert s.server.statistics().hits == 0
+        assert dns.message.from_wire(s.raw(query.to_wire())).rcode() == dns.rcode.NOERROR
+        assert s.server.statistics().hits == 1
+        for wire, code in (
+            (query.to_wire()[:2] + b"\x10" + query.to_wire()[3:], dns.rcode.NOTIMP),  # STATUS
+            (query.to_wire() + b"junk", dns.rcode.FORMERR),
+            (query.to_wire()[:14], dns.rcode.FORMERR),
+        ):
+            answer = s.raw(wire)
+            assert answer[:2] == wire[:2] and answer[3] & 15 == code
+        edns1 = dns.message.make_query("www.example", "A", use_edns=1)
+        assert dns.message.from_wire(s.raw(edns1.to_wire())).rcode() == dns.rcode.BADVERS
+
+
+@in_loop
+def test_replies_and_short_datagrams_get_nothing():
+    with running() as s, coro.udp_sock() as sock:
+        sock.connect(s.address)
+        query = dns.message.make_query("www.example", "A").to_wire()
+        for silent in (b"", b"x", query[:11], query[:2] + b"\x81" + query[3:]):
+            sock.send(silent)
+        sock.send(query)
+        with coro.timeout(30):
+            assert sock.recv(65535)[:2] == query[:2]
+        with pytest.raises(coro.oserrors.EAGAIN):
+            sock.recv(65535, coro.MSG.DONTWAIT)
+
+
+@in_loop
+def test_many_questions_over_one_connection():
+    with running() as s, coro.tcp_sock() as sock, coro.timeout(30):
+        sock.connect(s.address)
+        queries = [dns.message.make_query(f"n{i}.example", "A") for i in range(50)]
+        wires = [query.to_wire() for query in queries]
+        sock.send(b"".join(len(wire).to_bytes(2, "big") + wire for wire in wires))
+        got = {}
+        for _ in queries:
+            answer = dns.message.from_wire(sock.recv_exact(int.from_bytes(sock.recv_exact(2), "big")))
+            got[answer.id] = answer
+        assert all(query.is_response(got[query.id]) for query in queries)
+        assert s.server.statistics().stream_queries == 50
+
+
+@in_loop
+def test_an_idle_connection_is_closed():
+    with running(idle=0.05) as s, coro.tcp_sock() as sock, coro.timeout(30):
+        sock.connect(s.address)
+        sock.send(b"\0")
+        assert sock.recv(10) == b""
+
+
+@in_loop
+def test_one_question_of_many_clients_is_asked_once():
+    with running() as s:
+        threads = [coro.spawn(s.ask, "www.example") for _ in range(50)]
+        for thread in threads:
+            thread.join()
+        assert s.root.asked == [(1, "example", 1), (1, "www.example", 1)]
+
+
+@in_loop
+def test_counters():
+    with running() as s:
+        s.ask("www.example")
+        text = s.server.metrics()
+        assert "coro_dns_server_misses 1\n" in text and "coro_dns_cache_sent 2\n" in text
+        s.server.forget("example")
+        s.ask("www.example")
+        assert len(s.root.asked) == 4
+        assert "127.0.0.1" in repr(s.server)
+    s.server.stop()
+
+
+def test_the_command(capsys):
+    def main():
+        with fakes({1: answers}) as root:
+            cache = ["--root", f"{root.root[0]}:{root.port}"]
+            options = command._parser().parse_args(["query", "www", "A", "--json", *cache])
+            assert command._query(options) == 0
+            options = command._parser().parse_args(["query", "no.example", *cache])
+            assert command._query(options) == 1
+            options = command._parser().parse_args(["query", "bad.example", *cache])
+            assert command._query(options) == 2
+
+    coro.run(coro.with_timeout, 60, main)
+    out, err = capsys.readouterr()
+    assert '"data": "192.0.2.1"' in out
+    assert "does not exist" in err and "failed" in err
+    assert command._address("[::1]:5353") == ("::1", 5353)
+    assert command._address("::1") == ("::1", 53)
+    assert command._forward("corp.example.=192.0.2.1,192.0.2.2:5353") == (
+        "corp.example",
+        [("192.0.2.1", 53), ("192.0.2.2", 5353)],
+    )
