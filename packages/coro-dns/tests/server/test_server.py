@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 
 import dns.flags
@@ -230,3 +231,21 @@ def test_the_command(capsys):
         "corp.example",
         [("192.0.2.1", 53), ("192.0.2.2", 5353)],
     )
+
+
+@in_loop
+def test_over_tls(tmp_path):
+    """DNS over TLS (RFC 7858), with kdig as the client."""
+    openssl = find_program("openssl", "openssl")
+    files = [str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")]
+    make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost".split()
+    coro.in_thread(
+        lambda: subprocess.run([openssl, *make, "-keyout", files[0], "-out", files[1]], check=True, capture_output=True)
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files[1], files[0])
+    with running(tls=context, tls_addresses=[("127.0.0.1", 0)]) as s:
+        host, port = s.server.tls_addresses[0]
+        for _ in range(2):
+            out = run("kdig", "knot-dnsutils", f"@{host}", "-p", str(port), "+tls", "www.example", "A")
+            assert "TLS" in out and "192.0.2.1" in out

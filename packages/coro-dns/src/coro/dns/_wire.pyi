@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
-Record: TypeAlias = tuple[bytes, int, int, int, bytes]
+_Record: TypeAlias = tuple[bytes, int, int, int, bytes]
 
 class Message:
     @property
@@ -19,11 +19,11 @@ class Message:
     @property
     def question(self) -> bytes: ...
     @property
-    def answer(self) -> list[Record]: ...
+    def answer(self) -> list[_Record]: ...
     @property
-    def authority(self) -> list[Record]: ...
+    def authority(self) -> list[_Record]: ...
     @property
-    def additional(self) -> list[Record]: ...
+    def additional(self) -> list[_Record]: ...
     @property
     def udp_size(self) -> int: ...
     @property
@@ -56,9 +56,9 @@ def build(
     question: bytes | None,
     qtype: int,
     qclass: int,
-    answer: Iterable[Record] = (),
-    authority: Iterable[Record] = (),
-    additional: Iterable[Record] = (),
+    answer: Iterable[_Record] = (),
+    authority: Iterable[_Record] = (),
+    additional: Iterable[_Record] = (),
     udp_size: int = 0,
     dnssec_ok: bool = False,
     extended: int = 0,

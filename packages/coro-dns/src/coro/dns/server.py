@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import coro
+import coro.tls
 from coro.dns import _prepared, _wire
 from coro.dns._recursive.recursor import Answer
 from coro.dns.cache import dns_cache
@@ -53,7 +54,7 @@ class Server:
     """A name server for the questions that ``cache``, a ``coro.dns.cache.dns_cache``, can answer.
 
     ``addresses`` are pairs of a numeric address and a port, for UDP and TCP; port 0 takes a free one. ``tls`` is a TLS
-    context with ``wrap(sock, server_side=True)`` for DNS over TLS, on ``tls_addresses``. Clients in ``allow`` are
+    context (an ``ssl.SSLContext``, or one with ``wrap``) for DNS over TLS, on ``tls_addresses``. Clients in ``allow`` are
     answered, networks such as ``"10.0.0.0/8"``; None means this machine and private networks. Names in ``block``, and
     all below them, do not exist. At most ``most`` questions are looked up at a time, ``prepared`` answers are kept
     ready, and ``connections`` may be open; one that says nothing for ``idle`` seconds is closed. A question may take
@@ -83,7 +84,7 @@ class Server:
             raise ValueError("tls_addresses need a TLS context: pass one as tls")
         self.cache = cache
         self._wanted = list(addresses)
-        self._tls = tls
+        self._tls = None if tls is None else coro.tls.context(tls)
         self._tls_wanted = list(tls_addresses)
         self._allow = [ipaddress.ip_network(network) for network in (PRIVATE if allow is None else allow)]
         self._block = {_wire.from_text(name) for name in block}
@@ -202,7 +203,7 @@ class Server:
                 self._stream_queries += 1
                 threads.acquire()
                 coro.spawn(self._answer_stream, stream, query, host, turn, threads)
-        except (OSError, EOFError, coro.TimeoutError):
+        except (OSError, EOFError, coro.TimeoutError, coro.tls.TLSError):
             pass  # it has said all, or nothing
         finally:
             self._streams.discard(sock)
@@ -214,7 +215,7 @@ class Server:
             if reply is not None:
                 with turn, coro.timeout(self._idle):
                     stream.send(len(reply).to_bytes(2, "big") + reply)
-        except (OSError, coro.TimeoutError):
+        except (OSError, coro.TimeoutError, coro.tls.TLSError):
             stream.close()
         finally:
             threads.release()

@@ -35,7 +35,7 @@ from coro.dns._wire import below, labels, parent, to_text
 from coro.dns.exceptions import DNS_Lame_Error, DNS_Runaway_Query_Error, DNS_Soft_Error
 
 if TYPE_CHECKING:
-    from coro.dns._wire import Record
+    from coro.dns._wire import _Record as Record
 
 __all__ = ["Answer", "Recursor", "Work"]
 
