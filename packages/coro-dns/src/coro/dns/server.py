@@ -54,9 +54,9 @@ class Server:
     """A name server for the questions that ``cache``, a ``coro.dns.cache.dns_cache``, can answer.
 
     ``addresses`` are pairs of a numeric address and a port, for UDP and TCP; port 0 takes a free one. ``tls`` is a TLS
-    context (an ``ssl.SSLContext``, or one with ``wrap``) for DNS over TLS, on ``tls_addresses``. Clients in ``allow`` are
-    answered, networks such as ``"10.0.0.0/8"``; None means this machine and private networks. Names in ``block``, and
-    all below them, do not exist. At most ``most`` questions are looked up at a time, ``prepared`` answers are kept
+    context (an ``ssl.SSLContext``, or one with ``wrap``) for DNS over TLS, on ``tls_addresses``. Clients in ``allow``
+    are answered, networks such as ``"10.0.0.0/8"``; None means this machine and private networks. Names in ``block``,
+    and all below them, do not exist. At most ``most`` questions are looked up at a time, ``prepared`` answers are kept
     ready, and ``connections`` may be open; one that says nothing for ``idle`` seconds is closed. A question may take
     ``limit`` seconds.
 
