@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
+import sys
 
 import dns.flags
 import dns.message
 import dns.rcode
 import pytest
 from dns_support import fakes, in_loop, record, reply, soa
-from real_programs import find_program
+from real_programs import find_program, free_port
 
 import coro
 from coro.dns import __main__ as command
@@ -208,6 +210,27 @@ def test_counters():
         assert len(s.root.asked) == 4
         assert "127.0.0.1" in repr(s.server)
     s.server.stop()
+
+
+def test_workers(tmp_path):
+    """Two processes on one port; SIGTERM ends them in order."""
+    port = free_port()
+    arguments = ["serve", "--listen", f"127.0.0.1:{port}", "--workers", "2", "--root", "127.0.0.1:9"]
+    child = subprocess.Popen([sys.executable, "-m", "coro.dns", *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        assert [child.stdout.readline() for _ in range(2)] == [f"listening on 127.0.0.1:{port}\n"] * 2
+        query = dns.message.make_query("localhost", "A")
+        for _ in range(20):  # each from another port, so they reach both
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                sock.settimeout(60)
+                sock.connect(("127.0.0.1", port))
+                sock.send(query.to_wire())
+                assert dns.message.from_wire(sock.recv(512)).answer[0][0].to_text() == "127.0.0.1"
+    finally:
+        child.terminate()
+        child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert command.main(["serve", "--listen", "127.0.0.1:0", "--workers", "2"]) == 2
 
 
 def test_the_command(capsys):

@@ -4,6 +4,7 @@ the root and whom it names, or the resolvers given with ``--forward``."""
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from coro.dns import DNS_Error, DNS_Hard_Error
 from coro.dns._values import number_of, type_name, value_of
 from coro.dns.cache import dns_cache
 from coro.dns.server import Server
+from coro.prefork import Worker
 
 __all__ = ["main"]
 
@@ -59,7 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--allow", action="append", metavar="NETWORK", help="who may ask (private networks)")
     serve.add_argument("--block", type=Path, metavar="FILE", help="a file of names that do not exist, one on a line")
     serve.add_argument("--cache-size", type=int, default=100_000, metavar="N", help="entries to keep (100000)")
-    serve.add_argument("--metrics", type=_address, metavar="ADDRESS", help="counters as text over HTTP here")
+    serve.add_argument(
+        "--metrics",
+        type=_address,
+        metavar="ADDRESS",
+        help="counters as text over HTTP here; each worker on a port more",
+    )
+    serve.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="processes, each with a cache of its own (1)"
+    )
     query = commands.add_parser("query", parents=[both], help="ask a question")
     query.add_argument("name")
     query.add_argument("type", nargs="?", default="A", type=number_of, help="A, MX, TXT, TYPE65280 ... (A)")
@@ -84,7 +94,10 @@ def _blocked(path: Path | None) -> list[str]:
 
 def _metrics(listener: coro.sock, server: Server) -> None:
     while True:
-        sock, _ = listener.accept()
+        try:
+            sock, _ = listener.accept()
+        except coro.ClosedError:
+            return
         try:
             with sock, coro.timeout(5):
                 sock.recv(4096)
@@ -95,19 +108,30 @@ def _metrics(listener: coro.sock, server: Server) -> None:
             pass  # whoever asked has gone
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _serve(options: argparse.Namespace, worker: Worker | None = None) -> int:
+    """One process's part: without a `worker` until it is interrupted."""
     listen = options.listen or [("127.0.0.1", 53)]
-    with Server(
-        _cache(options, options.cache_size), listen, allow=options.allow, block=_blocked(options.block)
-    ) as server:
-        print("listening on", ", ".join(f"{host}:{port}" for host, port in server.addresses), flush=True)
+    server = Server(
+        _cache(options, options.cache_size),
+        listen,
+        allow=options.allow,
+        block=_blocked(options.block),
+        reuse_port=worker is not None,
+    )
+    with server, coro.tcp6_sock() if options.metrics and ":" in options.metrics[0] else coro.tcp_sock() as listener:
+        lines = ["listening on " + ", ".join(f"{host}:{port}" for host, port in server.addresses)]
         if options.metrics:
-            with coro.tcp6_sock() if ":" in options.metrics[0] else coro.tcp_sock() as listener:
-                listener.bind(options.metrics)
-                listener.listen()
-                print("counters on http://{}:{}/".format(*listener.getsockname()[:2]), flush=True)
-                _metrics(listener, server)
-        coro.event().wait()
+            host, port = options.metrics
+            listener.bind((host, port + worker.index if worker and port else port))
+            listener.listen()
+            lines.append("counters on http://{}:{}/".format(*listener.getsockname()[:2]))
+            coro.spawn(_metrics, listener, server)
+        print("\n".join(lines), flush=True)
+        if worker is None:
+            coro.event().wait()
+        else:
+            worker.ready()
+            worker.stopping.wait()
     return 0
 
 
@@ -139,6 +163,11 @@ def _query(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the status: 0, 1 without records, 2 if nobody can tell."""
     options = _parser().parse_args(arguments)
+    if options.command == "serve" and options.workers > 1:
+        if any(not port for _, port in options.listen or ()):
+            print("coro.dns: several workers share their addresses, so --listen needs a port", file=sys.stderr)
+            return 2
+        return 1 if coro.prefork(options.workers, functools.partial(_serve, options)).failed else 0
     return int(coro.run(_serve if options.command == "serve" else _query, options))
 
 

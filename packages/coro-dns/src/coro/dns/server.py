@@ -58,7 +58,7 @@ class Server:
     are answered, networks such as ``"10.0.0.0/8"``; None means this machine and private networks. Names in ``block``,
     and all below them, do not exist. At most ``most`` questions are looked up at a time, ``prepared`` answers are kept
     ready, and ``connections`` may be open; one that says nothing for ``idle`` seconds is closed. A question may take
-    ``limit`` seconds.
+    ``limit`` seconds. With ``reuse_port`` several processes may listen on the same addresses (SO_REUSEPORT).
 
     A question without RD is refused, as is one for ANY (RFC 8482) or for another class than IN.
 
@@ -79,6 +79,7 @@ class Server:
         connections: int = 1000,
         idle: float = 10.0,
         limit: float = 8.0,
+        reuse_port: bool = False,
     ) -> None:
         if tls_addresses and tls is None:
             raise ValueError("tls_addresses need a TLS context: pass one as tls")
@@ -92,6 +93,7 @@ class Server:
         self._most_connections = connections
         self._idle = idle
         self._limit = limit
+        self._reuse_port = reuse_port
         self._answers = _prepared.Answers(prepared)
         self._socks: list[coro.sock] = []
         self._threads: list[coro.coro] = []
@@ -112,7 +114,7 @@ class Server:
                 at = stream.getsockname()[:2]
                 datagrams = coro.udp6_sock() if ":" in host else coro.udp_sock()
                 self._socks.append(datagrams)
-                datagrams.bind(at)
+                self._bind(datagrams, at)
                 self.addresses.append(at)
                 self._threads.append(coro.spawn(self._serve_datagrams, datagrams))
                 self._threads.append(coro.spawn(self._accept, stream, None))
@@ -128,9 +130,14 @@ class Server:
     def _listen(self, host: str, port: int) -> coro.sock:
         stream = coro.tcp6_sock() if ":" in host else coro.tcp_sock()
         self._socks.append(stream)
-        stream.bind((host, port))
+        self._bind(stream, (host, port))
         stream.listen()
         return stream
+
+    def _bind(self, sock: coro.sock, address: tuple[str, int]) -> None:
+        if self._reuse_port:
+            sock.setsockopt(coro.SOL.SOCKET, coro.SO.REUSEPORT, 1)
+        sock.bind(address)
 
     def stop(self) -> None:
         """Close all sockets and connections. Once more does nothing."""
