@@ -48,6 +48,7 @@ MODULES = [
     "test_urllib2_localnet",
     "test_xmlrpc",
     "test_sqlite3",
+    "test_io",
 ]
 #: What is fast enough, and different enough, to run at every change.
 QUICK = [

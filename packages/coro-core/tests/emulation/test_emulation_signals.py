@@ -147,3 +147,69 @@ def test_outside_the_loops_os_thread():
             while thread.is_alive():
                 coro.sleep_relative(0.001)
     """) == ["set_wakeup_fd only works in main thread of the main interpreter"]
+
+
+def test_only_the_main_thread_sets_handlers_and_blocks_signals():
+    assert emulated("""
+        import os, signal, threading, time
+
+        def refused(function, *args):
+            try:
+                function(*args)
+            except ValueError as e:
+                return str(e)
+
+        def work():
+            told.append(refused(signal.signal, signal.SIGUSR1, print))
+            told.append(refused(signal.set_wakeup_fd, -1))
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            told.append((before == set(), signal.SIGUSR1 in signal.pthread_sigmask(signal.SIG_UNBLOCK, [])))
+            signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGINT])
+            told.append(signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT]) == {signal.SIGINT})
+            told.append(signal.pthread_sigmask(signal.SIG_BLOCK, []) == set())
+            told.append(refused(signal.pthread_sigmask, signal.SIG_BLOCK, [10000]) is not None)
+
+        told = []
+
+        def main():
+            signal.signal(signal.SIGUSR1, lambda signum, frame: told.append("handled"))
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            os.kill(os.getpid(), signal.SIGUSR1)
+            while told[-1] != "handled":
+                time.sleep(0)
+            assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
+            for line in told:
+                print(line)
+    """) == [
+        "signal only works in main thread of the main interpreter",
+        "set_wakeup_fd only works in main thread of the main interpreter",
+        "(True, True)",
+        *["True"] * 3,
+        "handled",
+    ]
+
+
+def test_sigterm_without_a_handler_ends_the_process():
+    assert emulated("""
+        import multiprocessing, os, signal, time, warnings
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+
+        def stuck():
+            coro.emulation.original("time").sleep(60)
+
+        def main():
+            context = multiprocessing.get_context("fork")
+            for target, args in ((time.sleep, (60,)), (stuck, ())):
+                process = context.Process(target=target, args=args)
+                process.start()
+                process.terminate()
+                process.join()
+                print(process.exitcode == -signal.SIGTERM)
+            coro.uninstall_thread_emulation()
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL       # of the loop
+            os.kill(os.getpid(), signal.SIGTERM)
+            coro.sleep(60)
+    """) == ["True", "True"]

@@ -94,6 +94,7 @@ def _main_of_run(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """The function of coro.run as the main thread of the program, which does in the end what such a thread does."""
 
     def main() -> Any:
+        signal.let_sigterm_end()
         try:
             return function(*args, **kwargs)
         finally:
@@ -139,6 +140,7 @@ def install() -> None:
         scheduler._set_main_wrapper(_main_of_run, _note_main)
         if _blocking.in_thread_of_loop():
             _blocking.set_main(scheduler.current().id, _real_threading.main_thread().ident)
+            signal.let_sigterm_end()
         problems += [f"the running OS thread {name!r}" for name in running]
         if problems:
             warnings.warn(

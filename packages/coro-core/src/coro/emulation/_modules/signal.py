@@ -7,19 +7,26 @@ goes on unless the handler has raised. Otherwise a coro thread of its own runs t
 
 SIGINT with Python's own handler comes under this, too: it raises KeyboardInterrupt in the main thread, as without
 coro, wherever that is blocked. Where no coro thread is the main thread, SIGINT ends the loop.
+
+SIGTERM, unless the program has a handler, does what it does to a program with OS threads: it ends the process, at once
+and even while C code blocks it. Children of `multiprocessing` are ended like that.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import signal
 from typing import Any
 
 from coro._poll import events
 from coro._runtime import scheduler
+from coro._sync.local import ThreadLocal
 from coro.emulation import _blocking
 from coro.emulation._plan import Plan
 
-__all__ = ["handler_has_run", "plan", "take_over", "give_back"]
+__all__ = ["give_back", "handler_has_run", "let_sigterm_end", "plan", "take_over"]
 
 _signal: Any = signal.signal
 _getsignal: Any = signal.getsignal
@@ -144,8 +151,21 @@ def take_over() -> None:
         _handlers[int(signum)] = handler
 
 
+def let_sigterm_end() -> None:
+    """A loop runs now: take away its own handler of SIGTERM."""
+    handler = _getsignal(signal.SIGTERM)
+    if (getattr(handler, "__module__", None) or "") == "coro._entry.loop":
+        with contextlib.suppress(ValueError):  # not the main OS thread
+            _signal(signal.SIGTERM, signal.SIG_DFL)
+            _of_the_loop[int(signal.SIGTERM)] = handler
+
+
 def give_back() -> None:
     """Install the program's handlers directly."""
+    of_the_loop = _of_the_loop.pop(int(signal.SIGTERM), None)
+    if of_the_loop is not None and scheduler.coro_is_running() and _getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        with contextlib.suppress(ValueError):
+            _signal(signal.SIGTERM, of_the_loop)
     for number, handler in list(_handlers.items()):
         handler = _of_the_loop.get(number, handler) if scheduler.coro_is_running() else handler
         if _getsignal(number) is _dispatch:
@@ -170,8 +190,49 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     return int(_set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer))
 
 
+_masks = ThreadLocal()
+_NONE: Any = object()
+
+
+def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
+    """Fetch and/or change the signal mask of the calling thread; see signal.pthread_sigmask.
+
+    The main thread's is that of the OS thread. Another coro thread only remembers its own: it never handles signals, and
+    to block them for the OS thread would block them for all."""
+    main = _blocking.get_main()
+    if not main or not _blocking.in_thread_of_loop() or scheduler.current().id == main:
+        return _pthread_sigmask(how, mask)  # type: ignore[no-any-return]
+    before: set[Any] = getattr(_masks, "mask", _NONE)
+    if before is _NONE:
+        before = _pthread_sigmask(signal.SIG_BLOCK, ())
+    given = {_by_name(number) for number in mask}
+    if how == signal.SIG_BLOCK:
+        after = before | given
+    elif how == signal.SIG_UNBLOCK:
+        after = before - given
+    elif how == signal.SIG_SETMASK:
+        after = given
+    else:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    _masks.mask = after
+    return before
+
+
+def _by_name(number: int) -> int:
+    if number not in signal.valid_signals():
+        raise ValueError(f"signal number {number} out of range [1; {signal.NSIG - 1}]")
+    try:
+        return signal.Signals(number)
+    except ValueError:
+        return number
+
+
+_pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
+
+
 def plan(p: Plan) -> None:
     """What to replace."""
+    p.replace(signal, "pthread_sigmask", pthread_sigmask)
     p.replace(signal, "set_wakeup_fd", set_wakeup_fd)
     p.replace(signal, "signal", emulated_signal)
     p.replace(signal, "getsignal", getsignal)
