@@ -754,21 +754,28 @@ def test_a_daemon_server_keeps_no_loop_alive():
     assert lines == ["ended"]
 
 
-def test_sigterm_drains():
+@pytest.mark.parametrize("of_its_own", [False, True])
+def test_sigterm_drains(of_its_own):
     """A handler that is at work when the signal comes finishes; a later client is refused."""
     source = """
-        import coro
+        import coro, sys
         def handler(conn, address):
             conn.sendall(b"begun")
             conn.sendall(conn.recv(100))
         def main():
             def started(server):
                 print(server.addresses[0][1], flush=True)
-            coro.serve(handler, ("127.0.0.1", 0), drain_timeout=60, started=started)
+            if "own" in sys.argv:
+                server = coro.Server(handler, ("127.0.0.1", 0)).start()
+                started(server)
+                server.serve_until_stopped(60)
+            else:
+                coro.serve(handler, ("127.0.0.1", 0), drain_timeout=60, started=started)
             print("drained")
         coro.run(main)
         """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(source)], stdout=subprocess.PIPE, text=True) as p:
+    command = [sys.executable, "-c", textwrap.dedent(source), *(["own"] if of_its_own else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as p:
         try:
             port = int(p.stdout.readline())
             with socket.create_connection(("127.0.0.1", port), timeout=60) as s:

@@ -220,6 +220,22 @@ class Server:
         if self._error is not None:
             raise self._error.with_traceback(None)
 
+    def serve_until_stopped(self, drain_timeout: SupportsFloat | None = None) -> None:
+        """Start it unless it was started, wait until it has ended as ``wait`` does, and close it in any case.
+
+        drain_timeout: if not None, SIGTERM makes the server drain with that limit in seconds instead of ending the
+        loop; only in the main OS thread. Under ``coro.prefork`` that makes no difference, because SIGTERM drains every
+        server there. TypeError or ValueError when it is not a number; SimultaneousError when SIGTERM has another
+        handler; else what ``wait`` raises.
+        """
+        seconds = None if drain_timeout is None else arguments.seconds(drain_timeout, "drain_timeout")
+        with self:
+            if seconds is None or _started is not None:
+                self.wait()
+            else:
+                with _drained_by_sigterm(self, seconds):
+                    self.wait()
+
     def drain(self, timeout: SupportsFloat | None = None) -> bool:
         """End in order: accept no more connections, and wait until the handlers have returned.
 
@@ -509,11 +525,7 @@ def serve(
     with server:
         if started is not None:
             started(server)
-        if drain_timeout is None or _started is not None:
-            server.wait()
-        else:
-            with _drained_by_sigterm(server, drain_timeout):
-                server.wait()
+        server.serve_until_stopped(drain_timeout)
 
 
 def _after_fork_in_child() -> None:
