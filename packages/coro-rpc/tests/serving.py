@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from rpc_support import methods
 
@@ -19,6 +20,7 @@ def main() -> None:
     notes: list[object] = []
     registry.export(notes.append, "note")
     registry.export(lambda: notes, "noted")
+    registry.export(time.sleep, "block")  # stops the whole loop, which no handler should
     secret = os.environ.get("TEST_SECRET")
     options = {"secret": secret.encode()} if secret else {}
     if "--load" in sys.argv:

@@ -13,7 +13,7 @@ import pytest
 from rpc_support import methods
 
 import coro
-from coro.rpc import Busy, ConnectionLost, ForkedError, GoingAway, RpcError, fast_rpc
+from coro.rpc import Busy, ConnectionLost, ForkedError, GoingAway, PeerUnresponsive, RpcError, fast_rpc
 from coro.testing import coro_test
 
 PROGRAM = Path(__file__).parent / "serving.py"
@@ -165,6 +165,15 @@ def test_kill_minus_nine_of_the_server_under_load() -> None:
             thread.get()
         assert len(ended) == 100 and not conn.dump()
         conn.wait_closed()
+
+
+@coro_test
+def test_a_handler_that_blocks_its_loop_is_named() -> None:
+    """Nothing answers, not even to a ping: the error says what may be the reason."""
+    options = {"keepalive": 0.1, "keepalive_timeout": 0.1}
+    with Process() as server, fast_rpc.connect(server.address, options=options) as conn:
+        with pytest.raises(PeerUnresponsive, match="a function blocks its loop"):
+            conn.call("block", 1000)
 
 
 @pytest.mark.slow

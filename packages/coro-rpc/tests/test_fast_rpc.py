@@ -654,5 +654,18 @@ def test_a_thousand_threads_on_one_connection() -> None:
 
 
 @coro_test
+def test_many_rows_are_one_answer() -> None:
+    """150 000 rows cost one request and one packet, as values."""
+    registry = fast_rpc.Registry()
+    registry.export(lambda: [(i, f"row {i}", i * 0.5) for i in range(150_000)], "rows")
+    with served(registry) as (_, connect):
+        conn = connect()
+        before = conn.statistics().packets_received
+        rows = conn.call("rows")
+        assert len(rows) == 150_000 and rows[-1] == (149_999, "row 149999", 74_999.5)
+        assert conn.statistics().packets_received == before + 1
+
+
+@coro_test
 def test_a_handler_outside_a_call() -> None:
     assert fast_rpc.current_call() is None

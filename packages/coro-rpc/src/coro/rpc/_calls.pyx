@@ -343,7 +343,7 @@ cdef class Stream:
                 raise SimultaneousError(me, call.thread, self)
             call.thread = me
             try:
-                suspend(me, WAIT_OBJECT, stream)
+                suspend(me, WAIT_OBJECT, self)
             finally:
                 call.thread = None
         payload = <bytes>call.items[call.head]

@@ -4,13 +4,11 @@ A call that was under way when the connection broke may have been executed, so i
 idempotent. Calls that were certainly not executed (the server is going away, or busy) are tried again in any case,
 Busy ones only when the client was told to (``attempts``).
 
-Pauses between attempts to connect grow from FIRST_PAUSE to LAST_PAUSE and vary by chance, so that clients which lost
-the same server do not come back in step. One thread connects; the others wait for it.
+How it connects anew, and how long it waits before that, is in _reconnect.py.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -18,28 +16,21 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import coro
 from coro.rpc._calls import Pending, RpcStream, Stream
+from coro.rpc._connecting import CONNECT_TIMEOUT, open_stream
+from coro.rpc._reconnect import FIRST_PAUSE, Reconnecting
 from coro.rpc._registry import Registry
 from coro.rpc.connection import HANDSHAKE_TIMEOUT, Caller, Connection
 from coro.rpc.exceptions import (
-    AuthenticationError,
     Busy,
     CallTimeout,
     ConnectionLost,
-    ForkedError,
     GoingAway,
-    ProtocolError,
     RpcError,
 )
 
 __all__ = ["Client", "ClientStatistics", "Member", "Pool", "connect"]
 
 _T = TypeVar("_T")
-
-#: Seconds: the pause after the first failure to connect, doubled after each further one up to the second.
-FIRST_PAUSE = 0.05
-LAST_PAUSE = 5.0
-#: Seconds that connecting may take, TLS and the handshake included.
-CONNECT_TIMEOUT = 10.0
 
 
 class ClientStatistics(NamedTuple):
@@ -74,7 +65,7 @@ def connect(
     Connection. Raises OSError when nobody listens, and what ``Connection.start`` raises."""
     limit = coro.move_on_after(timeout)
     with limit:
-        stream = _open(address, tls, server_hostname)
+        stream = open_stream(address, tls, server_hostname)
         try:
             name = address if isinstance(address, (str, bytes)) else f"{address[0]}:{address[1]}"
             return Connection(stream, registry, peer_name=str(name), **dict(options or {}), **settings).start(
@@ -84,31 +75,6 @@ def connect(
             stream.close()
             raise
     raise CallTimeout(f"expected a connection to {address} within {timeout:g} seconds", timeout)
-
-
-def _open(address: Any, tls: Any, server_hostname: str | None) -> Any:
-    conn: Any
-    if isinstance(address, (str, bytes, os.PathLike)):
-        conn = coro.unix_sock()
-        try:
-            conn.connect(os.fspath(address))
-        except BaseException:
-            conn.close()
-            raise
-    else:
-        conn = coro.connect(tuple(address))
-        conn.setsockopt(6, 1, 1)  # IPPROTO_TCP, TCP_NODELAY: the same numbers everywhere
-    if tls is None:
-        return conn
-    from coro import tls as coro_tls
-
-    if server_hostname is None and not isinstance(address, (str, bytes, os.PathLike)):
-        server_hostname = address[0]
-    try:
-        return coro_tls.context(tls).wrap(conn, server_hostname=server_hostname)
-    except BaseException:
-        conn.close()
-        raise
 
 
 class Client(Caller):
@@ -142,97 +108,37 @@ class Client(Caller):
         self.address = address
         self._registry = registry
         self._attempts = attempts
-        self._connect_timeout, self._retry_connect = connect_timeout, retry_connect
-        self._on_connect = on_connect
+        self._connect_timeout = connect_timeout
         self._settings: dict[str, Any] = dict(
             tls=tls, server_hostname=server_hostname, options={"timeout": timeout, **dict(options or {})}, **settings
         )
-        self._current: Connection | None = None
-        self._lock = coro.mutex()
-        self._closed = False
-        self._pid = os.getpid()
-        self._connects = self._failures = self._repeated = 0
-        self._pause = 0.0
+        self._link = Reconnecting(self._connect, retry_connect, on_connect)
+        self._repeated = 0
 
     def __repr__(self) -> str:
-        return f"<Client of {self.address}: {'closed' if self._closed else self._current or 'not connected'}>"
+        return f"<Client of {self.address}: {'closed' if self._link.closed else self._link.current or 'not connected'}>"
 
     # -- the connection
 
     def _connection(self) -> RpcStream:
-        current = self._current
+        current = self._link.current
         if current is not None:
             rpc = current._rpc
             if not rpc.closing:
                 return rpc
-        return self.connection()._rpc
+        return self._link.get()._rpc
+
+    def _connect(self) -> Connection:
+        return connect(self.address, self._registry, timeout=self._connect_timeout, **self._settings)
 
     def connection(self) -> Connection:
         """The present connection; connects if there is none. Raises OSError, ConnectionLost or its kinds, and what ends
         a handshake."""
-        if self._pid != os.getpid():
-            raise ForkedError("this client belongs to the process that forked this one; make a new one")
-        with self._lock:
-            if self._closed:
-                raise GoingAway("the client is closed")
-            current = self._current
-            if current is not None and not current.closing:
-                return current
-            limit = coro.move_on_after(self._retry_connect) if self._retry_connect else None
-            last: Exception | None = None
-            while True:
-                if self._pause:
-                    if limit is None and last is None:
-                        coro.sleep_relative(self._jitter())
-                    elif limit is not None:
-                        with coro.move_on_after(self._retry_connect) as scope:
-                            coro.sleep_relative(self._jitter())
-                        if scope.expired and last is not None:
-                            raise last
-                try:
-                    connection = connect(self.address, self._registry, timeout=self._connect_timeout, **self._settings)
-                except (AuthenticationError, ProtocolError):
-                    self._failures += 1
-                    raise
-                except (OSError, RpcError) as e:
-                    self._failures += 1
-                    last = e
-                    self._pause = min(max(FIRST_PAUSE, self._pause * 2), LAST_PAUSE)
-                    if not self._may_retry():
-                        raise
-                    continue
-                self._pause = 0.0
-                self._connects += 1
-                self._began = None
-                if self._on_connect is not None:
-                    try:
-                        self._on_connect(connection)
-                    except BaseException:
-                        connection.abort()
-                        raise
-                self._current = connection
-                return connection
-
-    _began: float | None = None
-
-    def _may_retry(self) -> bool:
-        """Is there time for another attempt?"""
-        now = coro.ticks_to_absolute_secs(coro.get_now())
-        if self._began is None:
-            self._began = now
-        if now - self._began >= self._retry_connect:
-            self._began = None
-            return False
-        return True
-
-    def _jitter(self) -> float:
-        return self._pause * random.uniform(0.5, 1.0)
+        return self._link.get()
 
     def close(self, timeout: float = 5.0) -> None:
         """Close it in order, see ``Connection.close``. Later calls raise GoingAway."""
-        self._closed = True
-        if self._current is not None:
-            self._current.close(timeout)
+        self._link.close(timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -240,23 +146,20 @@ class Client(Caller):
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> Literal[False]:
-        self._closed = True
-        if self._current is not None:
-            if kind is None:
-                self._current.close()
-            else:
-                self._current.abort()
+        self._link.close(5.0 if kind is None else None)
         return False
 
     @property
     def outstanding(self) -> int:
         """Calls under way."""
-        return 0 if self._current is None else self._current.statistics().outstanding
+        current = self._link.current
+        return 0 if current is None else current.statistics().outstanding
 
     def statistics(self) -> ClientStatistics:
         """Counts, for debugging."""
-        connected = self._current is not None and not self._current.closed
-        return ClientStatistics(connected, self._connects, self._failures, self._repeated, self.outstanding)
+        current = self._link.current
+        connected = current is not None and not current.closed
+        return ClientStatistics(connected, self._link.connects, self._link.failures, self._repeated, self.outstanding)
 
     def ping(self, timeout: float | None = None) -> float:
         """Ask the server for a sign of life; the seconds that it took."""

@@ -237,7 +237,7 @@ cdef class Call(TimerTarget):
             self.thread = me
             try:
                 while self.state == WAITING:
-                    suspend(me, WAIT_OBJECT, self.stream)
+                    suspend(me, WAIT_OBJECT, self)
             finally:
                 self.thread = None
         return 0
@@ -281,7 +281,8 @@ cdef class Call(TimerTarget):
 
     def __repr__(self):
         names = ("waiting", "answered", "failed", "lost", "timed out", "cancelled")
-        return f"<{type(self).__name__} {self.id} {self.what or ''}: {names[self.state]}>"
+        where = "" if self.stream is None else f" at {self.stream.name}"
+        return f"<{type(self).__name__} {self.id} of {self.what or 'nothing'}{where}: {names[self.state]}>"
 
 
 @cython.final
@@ -776,7 +777,7 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
             if call is not None:
                 call.thread = me
             try:
-                suspend(me, WAIT_OBJECT, self)
+                suspend(me, WAIT_OBJECT, self if call is None else call)
             finally:
                 if call is not None:
                     call.thread = None
@@ -811,7 +812,7 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
             if call is not None:
                 call.thread = me
             try:
-                suspend(me, WAIT_OBJECT, self)
+                suspend(me, WAIT_OBJECT, self if call is None else call)
             finally:
                 if call is not None:
                     call.thread = None

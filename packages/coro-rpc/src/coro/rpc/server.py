@@ -258,13 +258,7 @@ def _may_see(registry: Registry, name: str) -> bool:
 def serve(registry: Registry, address: Any, *, drain_timeout: float | None = 30.0, **options: Any) -> None:
     """Serve until told to stop. drain_timeout: SIGTERM lets calls under way end, at most so many seconds; None leaves
     SIGTERM alone. options: those of Server. Raises what Server raises."""
-    server = Server(registry, address, **options)
-    with server:
-        if drain_timeout is None or coro.servers._started is not None:
-            server.wait()
-        else:
-            with coro.servers._drained_by_sigterm(server, drain_timeout):
-                server.wait()
+    Server(registry, address, **options).serve_until_stopped(drain_timeout)
 
 
 def prefork(

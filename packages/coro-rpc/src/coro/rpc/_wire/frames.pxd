@@ -63,4 +63,5 @@ cdef class FrameReader:
     cdef int greet(self) except -1
     cdef bint begin(self) except -1
     cdef bint finish_frame(self) except -1
+    cdef Py_ssize_t first_room(self, Py_ssize_t length, int flags) noexcept
     cdef int grow(self, Py_ssize_t wanted) except -1

@@ -25,9 +25,10 @@ because it will be handed out like that. The kinds, with the side whose ids they
     13 GOODBYE      u16 code, UTF-8 text: 0, no new requests please; else, what the receiver did wrong
 
 Reading: a block of BLOCK bytes is received at once and cut into packets; each small packet costs one bytes object. What
-does not fit is received right into the bytes object that will be the payload, which grows as the bytes come (by a
-factor), whatever length was announced. Limits: payload of a packet (max_packet), of a frame (CHUNK, 256 KiB), packets
-that are incomplete at a time (max_parts). So memory is bounded by max_parts x max_packet.
+does not fit is received right into the bytes object that will be the payload, together with the header of the next
+frame if one has to follow. That object has room for one frame and grows as the bytes come (by a factor), whatever the
+sender has in mind. Limits: payload of a packet (max_packet), of a frame (CHUNK, 256 KiB), packets that are incomplete
+at a time (max_parts). So memory is bounded by max_parts x max_packet.
 
 Cost: 64 KiB a connection. Rejected: a bytearray that is cut at its front (moves bytes), varints (saves nine bytes of
 sixteen and costs every other language a page).
@@ -80,7 +81,7 @@ cdef extern from *:
 
 cdef enum:
     BLOCK = 65536           # bytes received at once
-    FIRST = 65536           # of a payload that does not fit in a block: the first allocation, at most
+    FIRST = 262160          # of a payload that does not fit in a block: the first allocation, at most (CHUNK + HEADER)
     SKIPPED_MOST = 1000
     LAST_KIND = 13
     CONTROL_MOST = 64       # payload of PING and PONG
@@ -145,7 +146,8 @@ cdef class FrameReader:
 
     # Invariants:
     # 1. 0 <= start <= end <= BLOCK; `data` is not NULL exactly while in_body and not skipping.
-    # 2. While in_body, buf holds nothing after the payload has begun to be received directly.
+    # 2. While in_body, buf holds nothing after the payload has begun to be received directly, until it is complete;
+    #    then, perhaps, the next header.
 
     def __cinit__(self):
         self.buf = <char *>PyMem_RawMalloc(BLOCK)
@@ -210,8 +212,10 @@ cdef class FrameReader:
         cdef Py_ssize_t rest = self.end - self.start
         if self.in_body and not self.skipping and rest == 0:
             if self.size == self.room_:
-                self.grow(min(self.left, max(self.size, <Py_ssize_t>FIRST)))
+                self.grow(min(self.left + HEADER, max(self.size, <Py_ssize_t>FIRST)))
             n[0] = min(self.left, self.room_ - self.size)
+            if self.flags & MORE and self.room_ - self.size >= self.left + HEADER:
+                n[0] = self.left + HEADER   # the next header comes along; received() moves it to buf
             return PyBytes_Chars(self.data) + self.size
         if self.start:
             if rest:
@@ -224,9 +228,16 @@ cdef class FrameReader:
         return self.buf + self.end
 
     cdef int received(self, Py_ssize_t n) except -1:
+        cdef Py_ssize_t beyond
         if self.in_body and not self.skipping and self.start == self.end:
+            beyond = max(n - self.left, <Py_ssize_t>0)
+            n -= beyond
             self.size += n
             self.left -= n
+            if beyond:
+                memcpy(self.buf, PyBytes_Chars(self.data) + self.size, beyond)
+                self.start = 0
+                self.end = beyond
         else:
             self.end += n
         return 0
@@ -321,11 +332,10 @@ cdef class FrameReader:
                 if flags and len(self.parts) >= self.max_parts:
                     self.failed = True
                     raise ProtocolError(f"expected at most {self.max_parts} incomplete packets, got one more")
-                # Not what is announced but what is there, and a little more.
-                self.room_ = min(length, max(self.end - self.start, <Py_ssize_t>FIRST))
-                self.data = PyBytes_New(NULL, max(self.room_, <Py_ssize_t>1))
+                # No more than a frame can have; memory that nothing has come for is not touched.
+                self.room_ = self.first_room(length, flags)
+                self.data = PyBytes_New(NULL, self.room_)
                 self.size = 0
-                self.room_ = max(self.room_, <Py_ssize_t>1)
             else:
                 data, self.size, self.segments, self.before = part
                 part = None
@@ -342,7 +352,7 @@ cdef class FrameReader:
                         self.segments = []
                     self.segments.append(<object>self.data)
                     Py_XDECREF(self.data)
-                    self.room_ = max(<Py_ssize_t>1, min(length, max(self.end - self.start, <Py_ssize_t>FIRST)))
+                    self.room_ = self.first_room(length, flags)
                     self.data = NULL
                     self.data = PyBytes_New(NULL, self.room_)
                     self.size = 0
@@ -360,11 +370,15 @@ cdef class FrameReader:
         self.packets += 1
         return True
 
+    cdef Py_ssize_t first_room(self, Py_ssize_t length, int flags) noexcept:
+        """How much to allocate for a frame's payload, and for the header that has to follow it."""
+        return max(<Py_ssize_t>1, min(<Py_ssize_t>FIRST, length + HEADER if flags & MORE else length))
+
     cdef int grow(self, Py_ssize_t wanted) except -1:
         """Room for so many more bytes. Grows by a factor, so that growing costs each byte a constant."""
         global prepared
         cdef Py_ssize_t room = max(self.size + wanted, min(self.room_ * 4, self.max_packet))
-        if not prepared and room > 2 * FIRST:
+        if not prepared and room > CHUNK:
             prepared = True
             rpc_large_blocks_ahead()
         cdef PyObject *data = self.data
