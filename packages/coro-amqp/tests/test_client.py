@@ -401,6 +401,28 @@ def test_a_full_inbox_stops_reading_but_neither_acknowledgements_nor_answers() -
 
 
 @in_loop
+def test_a_full_inbox_takes_a_little_now_and_then_up_to_a_limit(monkeypatch) -> None:
+    """RabbitMQ ends the connection of a client that has taken nothing for half a minute (its limit for sending)."""
+    from coro.amqp import _consumer, _link
+
+    monkeypatch.setattr(_link, "TRICKLE", 0.001)
+    monkeypatch.setattr(_consumer, "FLOOD", 3 << 20)
+    with testing.Broker() as broker, open_client(broker) as client:
+        channel = client.channel()
+        channel.queue_declare("q")
+        for _ in range(1000):
+            broker.publish(b"x" * 10_000, routing_key="q")
+        consumer = channel.basic_consume("q", no_ack=True, max_inbox=10)
+        while not client._link.flooded:
+            coro.sleep(0.001)
+        # That is the limit, and not more than one piece beyond it. It goes on when somebody takes the messages.
+        assert 300 < len(consumer) < 330
+        for _ in range(1000):
+            assert len(consumer.get(HANG).body) == 10_000
+        assert not client._link.full and not client._link.flooded
+
+
+@in_loop
 def test_a_get_that_times_out_loses_nothing() -> None:
     """https://github.com/mosquito/aio-pika/issues/139."""
     with testing.Broker() as broker, open_client(broker) as client, client.channel() as channel:

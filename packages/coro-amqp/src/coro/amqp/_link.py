@@ -11,7 +11,8 @@ A client with recovery goes through many of these, one after the other; none is 
   broker dead.
 
 Reading stops while inboxes of consumers are full and nobody waits for an answer of the broker. TCP then makes the
-broker wait. Heartbeats and acknowledgements go on, and the broker's silence is not counted meanwhile.
+broker wait. Heartbeats and acknowledgements go on, and the broker's silence is not counted meanwhile. RabbitMQ gives up
+a client that takes nothing for half a minute, so a piece is read every `TRICKLE` seconds, up to 64 MiB.
 
 Cost: three threads a connection; for each turn of the loop one system call in each direction.
 """
@@ -46,6 +47,7 @@ __all__ = ["Link"]
 #: Bytes encoded and not yet sent above which publishers wait.
 HIGH = 256 << 10
 RECEIVED = 1 << 16
+TRICKLE = 1.0
 LOG = Facility("amqp")
 
 
@@ -195,7 +197,8 @@ class Link:
         try:
             while self.alive:
                 while self.full and (not self.waiting or self.flooded) and self.alive:
-                    self._pause()
+                    if not self._pause() and not self.flooded:
+                        break
                 data = sock.recv(RECEIVED)
                 if not data:
                     protocol.eof()
@@ -240,11 +243,15 @@ class Link:
         except (AMQPError, OSError, coro.ClosedError):
             pass
 
-    def _pause(self) -> None:
+    def _pause(self) -> bool:
+        """Wait for somebody to want more; False if nobody does for a while."""
         self._paused = True
         self._reading.clear()
         try:
-            self._reading.wait()
+            with coro.move_on_after(TRICKLE):
+                self._reading.wait()
+                return True
+            return False
         finally:
             self._paused = False
 
