@@ -197,8 +197,8 @@ _NONE: Any = object()
 def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
     """Fetch and/or change the signal mask of the calling thread; see signal.pthread_sigmask.
 
-    The main thread's is that of the OS thread. Another coro thread only remembers its own: it never handles signals, and
-    to block them for the OS thread would block them for all."""
+    The main thread's is that of the OS thread. Another coro thread only remembers its own: it never handles signals,
+    and to block them for the OS thread would block them for all."""
     main = _blocking.get_main()
     if not main or not _blocking.in_thread_of_loop() or scheduler.current().id == main:
         return _pthread_sigmask(how, mask)  # type: ignore[no-any-return]
