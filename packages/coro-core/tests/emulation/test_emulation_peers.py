@@ -47,6 +47,14 @@ def test_pg8000_with_postgresql():
     check(lines, "200 statements wait", "2000 rows")
 
 
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_psycopg_with_postgresql(driver):
+    real_programs.require_library(driver)
+    with real_programs.PostgreSQL() as server:
+        lines = run_peer("client_psycopg", driver, server.port, USER, PASSWORD, "postgres")
+    check(lines, "200 statements wait", "2000 rows")
+
+
 def test_redis():
     real_programs.require_library("redis")
     with real_programs.Redis() as server:
