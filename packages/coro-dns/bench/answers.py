@@ -1,0 +1,120 @@
+"""Processor time of the server for each answer while dnsperf asks as fast as it can. Every name was asked before.
+
+nsd has the names in a zone; ours and unbound have them in their caches, unbound from such an nsd. The servers are
+started on free ports of 127.0.0.1; dnsperf, nsd and unbound are Debian packages of these names.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from _common import Figures, main
+
+HOST = "127.0.0.1"
+
+
+def port() -> int:
+    return random.randrange(20000, 32768)
+
+
+def used(pids: list[int]) -> float:
+    """Seconds of processor time of these processes."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / float(os.sysconf("SC_CLK_TCK"))
+
+
+def asked(at: int, folder: str, names: int, *limits: str) -> int:
+    """Run dnsperf; how many answers came."""
+    (Path(folder) / "names").write_text("".join(f"n{i} A\n" for i in range(names)))
+    command = ["dnsperf", "-s", HOST, "-p", str(at), "-d", f"{folder}/names", *limits]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    line = next(line for line in done.stdout.splitlines() if "Queries completed" in line)
+    return int(line.split()[2])
+
+
+def measured(at: int, folder: str, names: int, seconds: int, cpu: Callable[[], float]) -> Figures:
+    assert asked(at, folder, names, "-n", "1", "-q", "50") == names
+    began, before = time.perf_counter(), cpu()
+    count = asked(at, folder, names, "-l", str(seconds), "-c", "4", "-q", "200")
+    return {"cpu": cpu() - before, "wall": time.perf_counter() - began, "count": count}
+
+
+def family(pid: int) -> list[int]:
+    """A server and the processes below it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in family(int(child)))]
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        yield child
+    finally:
+        child.terminate()
+        child.wait()
+
+
+@contextmanager
+def running_nsd(folder: str, names: int, at: int) -> Iterator[subprocess.Popen[bytes]]:
+    zone = ". 3600 IN SOA a.root. nobody. 1 3600 900 86400 300\n. 3600 NS a.root.\na.root. 3600 A 127.0.0.1\n"
+    (Path(folder) / "zone").write_text(zone + "".join(f"n{i}. 3600 A 192.0.2.1\n" for i in range(names)))
+    (Path(folder) / "nsd.conf").write_text(
+        f'server:\n ip-address: {HOST}@{at}\n username: ""\n zonesdir: "{folder}"\n database: ""\n'
+        f' pidfile: "{folder}/pid"\n zonelistfile: "{folder}/list"\n xfrdfile: "{folder}/xfrd"\n xfrdir: {folder}\n'
+        " server-count: 1\n rrl-ratelimit: 0\nremote-control:\n control-enable: no\n"
+        f"zone:\n name: .\n zonefile: {folder}/zone\n"
+    )
+    with started(["/usr/sbin/nsd", "-d", "-c", f"{folder}/nsd.conf"]) as child:
+        yield child
+
+
+def nsd(names: int, seconds: int) -> Figures:
+    at = port()
+    with tempfile.TemporaryDirectory() as folder, running_nsd(folder, names, at) as child:
+        pids = family(child.pid)
+        return measured(at, folder, names, seconds, lambda: used(pids))
+
+
+def unbound(names: int, seconds: int) -> Figures:
+    at, root = port(), port()
+    with tempfile.TemporaryDirectory() as folder, running_nsd(folder, names, root):
+        (Path(folder) / "unbound.conf").write_text(
+            f'server:\n interface: {HOST}@{at}\n directory: "{folder}"\n chroot: ""\n username: ""\n pidfile: ""\n'
+            ' use-syslog: no\n do-not-query-localhost: no\n module-config: "iterator"\n num-threads: 1\n do-ip6: no\n'
+            f'remote-control:\n control-enable: no\nstub-zone:\n name: "."\n stub-addr: {HOST}@{root}\n'
+        )
+        with started(["/usr/sbin/unbound", "-d", "-c", f"{folder}/unbound.conf"]) as child:
+            return measured(at, folder, names, seconds, lambda: used([child.pid]))
+
+
+def coro(names: int, seconds: int) -> Figures:
+    import coro
+    from coro.dns.cache import dns_cache
+    from coro.dns.server import Server
+
+    def serve(folder: str, root: int) -> Figures:
+        cache = dns_cache(2 * names, roots=[(HOST, root)])
+        with Server(cache, [(HOST, 0)]) as server:
+            at = server.addresses[0][1]
+            figures: Figures = coro.in_thread(measured, at, folder, names, seconds, time.process_time)
+            return figures
+
+    root = port()
+    with tempfile.TemporaryDirectory() as folder, running_nsd(folder, names, root):
+        return coro.run(serve, folder, root)
+
+
+if __name__ == "__main__":
+    main({"coro": coro, "unbound": unbound, "nsd": nsd})

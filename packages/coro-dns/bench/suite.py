@@ -1,0 +1,33 @@
+"""What `python -m tools.bench run --suite dns` measures of coro-dns."""
+
+from __future__ import annotations
+
+from tools.bench._captions import Caption
+from tools.bench._suites import Case, Rival
+
+#: What pip installs for each peer; unbound and nsd are Debian packages.
+DISTRIBUTIONS = {"dnspython": "dnspython"}
+CAPTIONS = {
+    "dns": Caption(
+        "Name servers and caches",
+        "Processor time of an answer under saturating queries, all of them asked before; memory of one cache entry.",
+    )
+}
+CASES = (
+    # Rivals in C; what is asked of a Python package is to be within reach.
+    Case(
+        "dns",
+        "answers from the cache",
+        "answers.py",
+        {"names": 1000, "seconds": 4},
+        (Rival("unbound", 2.8), Rival("nsd")),
+    ),
+    Case(
+        "dns",
+        "one of a million cache entries",
+        "entries.py",
+        {"count": 1_000_000},
+        (Rival("dnspython", 0.15, parameters={"count": 100_000}),),
+        metric="bytes",
+    ),
+)
