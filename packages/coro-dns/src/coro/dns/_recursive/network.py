@@ -107,8 +107,8 @@ class Network:
         return known
 
     def in_order(self, servers: list[Address]) -> list[Address]:
-        """The quick ones first. Those within 0.4 seconds of the quickest count as equal, so that a forger cannot know
-        who is asked, and in a tenth of all cases anyone may be the first, so that what is known gets newer."""
+        """The quick ones first. Those within 0.4 seconds of the quickest count as equal, so a forger cannot know who is
+        asked, and what is known of them gets newer. (Unbound does the same.)"""
         if len(servers) < 2:
             return servers
         now = time.monotonic()
