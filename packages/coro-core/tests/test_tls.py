@@ -509,6 +509,73 @@ def test_a_record_that_was_changed(version):
 
 
 @in_loop
+def test_one_call_receives_the_records_that_are_there():
+    """The first reading below asks for little, the second for two records; what is left of a third has to wait."""
+    here, there = wrapped(*coro.socketpair())
+    with here, there:
+        data = bytes(range(256)) * 192
+        here.send(data)
+        first = there.recv(65536)
+        assert len(first) == 32768
+        assert first + there.recv_exact(16384) == data
+        here.send(data)
+        assert there.recv(20000) + there.recv_exact(len(data) - 20000) == data
+        here.send(b"x" * 16384)
+        here.shutdown(coro.SHUT.WR)
+        assert there.recv(65536) == b"x" * 16384
+        assert there.recv(65536) == there.recv(65536) == b""
+        there.send(b"the other direction")
+        assert here.recv(100) == b"the other direction"
+
+
+@in_loop
+def test_what_was_there_before_a_changed_record_is_received_first():
+    here, there = wrapped(*coro.socketpair())
+    with here, there:
+        here.send(b"x" * 32768)
+        data = bytearray(there.sock.recv_exact(2 * (16384 + 22)))
+        data[-1] ^= 1
+        here.sock.send(bytes(data))
+        assert there.recv(65536) == b"x" * 16384
+        with pytest.raises(tls.ProtocolError, match="TLS failed in read") as first:
+            there.recv(65536)
+        with pytest.raises(tls.ProtocolError) as second:
+            there.recv(65536)
+        assert first.value is second.value
+
+
+class _Interrupted:
+    """What decrypts, interrupted once behind the first record."""
+
+    def __init__(self, below, raises):
+        self.below, self.raises, self.records = below, raises, 0
+
+    def __getattr__(self, name):
+        return getattr(self.below, name)
+
+    def read(self, *args):
+        if self.records == 1:
+            self.records = 2
+            raise self.raises
+        data = self.below.read(*args)
+        self.records += 1
+        return data
+
+
+@pytest.mark.parametrize("raises", [KeyboardInterrupt, MemoryError])
+@in_loop
+def test_a_signal_between_two_records_loses_nothing(raises):
+    here, there = wrapped(*coro.socketpair())
+    with here, there:
+        data = bytes(range(256)) * 128
+        here.send(data)
+        there._tls = _Interrupted(there._tls, raises)
+        with pytest.raises(raises):
+            there.recv(65536)
+        assert there.recv_exact(len(data)) == data
+
+
+@in_loop
 def test_errors_of_a_broken_peer_stay_with_it():
     """OpenSSL keeps errors in a queue of the OS thread, where the next connection could find those of another."""
     good = wrapped(*coro.socketpair())

@@ -54,7 +54,7 @@ cdef class Records:
     cdef public bint _primed, _direct
 
     def recv(self, Py_ssize_t buffer_size, int flags=0):
-        """Receive at most ``buffer_size`` bytes, and at most one record's (16 KiB): ``b''`` when the peer has ended its
+        """Receive at most ``buffer_size`` bytes, of the records that have come: ``b''`` when the peer has ended its
         side. ``flags`` must be 0: the kernel does not know what is in a record.
 
         Raises TruncatedError, ProtocolError; ValueError for a negative size; what ``recv`` of the stream below raises;
@@ -78,6 +78,8 @@ cdef class Records:
         self._primed = n >= min(buffer_size, RECORD) or self._incoming.pending != 0
         if n == 0 or self._outgoing.pending != 0:
             return self._recv_done(data)
+        if n >= RECORD and n < buffer_size and self._incoming.pending != 0:
+            return more(self, data, buffer_size)
         return data
 
     def _pull(self):
@@ -131,6 +133,32 @@ cdef class Records:
         finally:
             self._lock.leave()
         return size
+
+
+cdef bytes more(Records self, bytes data, Py_ssize_t size):
+    """``data``, a full record, and what is behind it and here already: whoever handles a bulk of data then makes one
+    call, and one send(2), where it would make one for each record."""
+    cdef list pieces = [data]
+    cdef bytes piece
+    cdef Py_ssize_t n, left = size - PyBytes_GET_SIZE(data)
+    while left > 0 and self._incoming.pending != 0 and self._outgoing.pending == 0:
+        try:
+            piece = self._tls.read(min(left, RECORD))
+        except BaseException as e:
+            data = b"".join(pieces)
+            if type(e) is self._want and self._outgoing.pending == 0:
+                self._primed = False
+                return data
+            return self._more_raised(e, data)
+        n = PyBytes_GET_SIZE(piece)
+        if n == 0:
+            self._at_end()
+            break
+        pieces.append(piece)
+        left -= n
+        self._primed = n >= min(left + n, RECORD) or self._incoming.pending != 0
+    data = b"".join(pieces)
+    return self._recv_done(data) if self._outgoing.pending != 0 else data
 
 
 cdef bint pull(Records self) except -1:

@@ -340,6 +340,26 @@ class TLSStream(Records):
         self._primed = True
         return self._read_failed(exc, size)
 
+    def _more_raised(self, exc: BaseException, data: bytes) -> bytes:
+        """What the engine raised in recv() behind ``data``, which is received first: the next call tells the rest. A
+        signal's handler may have raised it, too."""
+        if not isinstance(exc, Exception):
+            self._keep(data)
+            raise exc
+        if isinstance(exc, self._want):
+            self._primed = False
+        elif isinstance(exc, self._ended):
+            self._state |= _PEER_ENDED
+        elif not isinstance(exc, self._again):
+            error = self._failed(exc, "read")
+            if self._trouble is None:
+                self._keep(data)
+                raise error
+            return data
+        if self._outgoing.pending:
+            self._answer()
+        return data
+
     def _recv_done(self, data: bytes) -> bytes:
         """The end has come, or the engine has to say something."""
         if not data:
