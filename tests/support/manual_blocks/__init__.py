@@ -30,6 +30,9 @@ def pages(package: str) -> list[str]:
     for folder in sorted((ROOT / "packages").iterdir()):
         name = folder.name.removeprefix("coro-")
         found = [f"packages/{folder.name}/README.md", f"docs/packages/{name}.rst", f"docs/reference/{name}.rst"]
+        # A package with more than one page calls the others NAME_something.
+        more = [path for part in ("packages", "reference") for path in (ROOT / "docs" / part).glob(f"{name}_*.rst")]
+        found += sorted(str(path.relative_to(ROOT)) for path in more)
         if folder.name == package:
             mine += found
         elif folder.name != "coro-core":
