@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["DNError", "LDAPError", "LDIFError", "LocalError", "QuerySyntaxError", "RemoteError", "URLError"]
+__all__ = [
+    "DNError",
+    "LDAPError",
+    "LDIFError",
+    "LocalError",
+    "ProtocolError",
+    "QuerySyntaxError",
+    "RemoteError",
+    "URLError",
+]
 
 
 class LDAPError(Exception):
@@ -60,3 +69,15 @@ class LDIFError(LocalError):
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.message}" if self.line else self.message
+
+
+class ProtocolError(RemoteError):
+    """The peer sent what is no LDAP message (RFC 4511, 4), breaks a limit, or comes at the wrong time.
+
+    `message_id` and `tag` tell which message it was, None if that is not known.
+    """
+
+    def __init__(self, message: str, message_id: int | None = None, tag: int | None = None) -> None:
+        super().__init__(message)
+        self.message_id = message_id
+        self.tag = tag
