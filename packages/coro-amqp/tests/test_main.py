@@ -90,6 +90,18 @@ def test_what_fails_says_why(broker):
     assert "127.0.0.1" in err and "Traceback" not in err
 
 
+def test_the_first_commands_of_the_manual(broker):
+    queue = new_name("greetings")
+    for _ in range(2):
+        _, err = run(broker, "publish", "hello", "--queue", queue, "--declare")
+        assert err == "1 message confirmed\n"
+    out, _ = run(broker, "consume", queue, "--count", "2", "--declare")
+    assert out == b"hello\nhello\n"
+    for wrong in (["publish", "x", "--exchange", "amq.topic"], ["consume", "--exchange", "amq.topic"]):
+        _, err = run(broker, *wrong, "--declare", status=2)
+        assert "--declare" in err
+
+
 def test_call_and_serve(broker):
     queue = new_name("cli-rpc")
     url = f"amqp://guest:guest@127.0.0.1:{broker.port}"

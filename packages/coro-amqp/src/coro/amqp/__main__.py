@@ -1,6 +1,6 @@
 """``python -m coro.amqp``: publish, consume, call, measure and look, from the command line.
 
-    python -m coro.amqp publish hello --queue greetings
+    python -m coro.amqp publish hello --queue greetings --declare
     python -m coro.amqp consume greetings --count 1
     python -m coro.amqp rpc double 21
     python -m coro.amqp bench --messages 100000
@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("bodies", nargs="*", metavar="BODY", help="the messages; without any, standard input is one")
     one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
     one.add_argument("--queue", help="publish to this queue, by the default exchange")
+    one.add_argument("--declare", action="store_true", help="make the queue first if there is none (a durable one)")
     one.add_argument("--exchange", default="", help="publish to this exchange")
     one.add_argument("--key", default="", help="the routing key")
     one.add_argument("--property", action="append", default=[], metavar="NAME=VALUE", help="such as type=event")
@@ -62,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser("consume", help="print messages of a queue")
     one.add_argument("queue", nargs="?", help="the queue; without it a temporary one, for --exchange")
+    one.add_argument("--declare", action="store_true", help="make the queue first if there is none (a durable one)")
     one.add_argument("--exchange", help="bind a temporary queue to this exchange")
     one.add_argument("--key", action="append", default=[], help="its routing keys (default: all, '#')")
     one.add_argument("--count", type=int, help="end after so many messages")
@@ -117,6 +119,18 @@ def connect(options: argparse.Namespace, **more: Any) -> amqp.client:
     return amqp.connect(options.url, timeout=options.timeout, connect_timeout=options.timeout, **more)
 
 
+def ensure(connection: amqp.client, queue: str) -> None:
+    """Make a queue unless there is one, with whatever arguments."""
+    try:
+        with connection.channel() as channel:
+            channel.queue_declare(queue, passive=True)
+    except amqp.ChannelClosed as e:
+        if e.reply_code != 404:
+            raise
+        with connection.channel() as channel:
+            channel.queue_declare(queue, durable=True)
+
+
 # -- publish
 
 
@@ -124,6 +138,8 @@ def publish(options: argparse.Namespace) -> None:
     """Returns when the broker has confirmed all of them."""
     if options.queue is not None and (options.exchange or options.key):
         raise Mistake("expected either --queue, or --exchange and --key")
+    if options.declare and options.queue is None:
+        raise Mistake("expected --queue with --declare")
     if options.lines and options.bodies:
         raise Mistake("expected messages as arguments, or --lines, which reads them")
     properties: dict[str, Any] = {}
@@ -137,12 +153,16 @@ def publish(options: argparse.Namespace) -> None:
         properties["delivery-mode"] = 2
     key = options.key if options.queue is None else options.queue
     count = 0
-    with connect(options) as connection, connection.channel() as channel:
+    with connect(options) as connection:
+        if options.declare:
+            ensure(connection, options.queue)
+        channel = connection.channel()
         channel.confirm_select()
         for body in bodies(options):
             channel.publish(body, options.exchange, key, properties=properties, mandatory=True)
             count += 1
         channel.wait_for_confirms()
+        channel.close()
     say(f"{count} message{'s' * (count != 1)} confirmed")
 
 
@@ -163,8 +183,13 @@ def consume(options: argparse.Namespace) -> None:
         raise Mistake("expected the name of a queue, or --exchange")
     if options.count is not None and options.count < 1:
         raise Mistake(f"expected a count of at least 1, got {options.count}")
-    with connect(options) as connection, connection.channel() as channel:
+    if options.declare and options.queue is None:
+        raise Mistake("expected the name of a queue with --declare")
+    with connect(options) as connection:
         queue = options.queue
+        if options.declare:
+            ensure(connection, queue)
+        channel = connection.channel()
         if queue is None:
             answer = channel.queue_declare("", exclusive=True)
             assert answer is not None
