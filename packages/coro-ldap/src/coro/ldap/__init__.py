@@ -1,5 +1,7 @@
-"""LDAP (RFC 4510 ff.): filters, names, URLs and LDIF, none of which needs a connection.
+"""LDAP (RFC 4510 ff.): messages, filters, names, URLs and LDIF, none of which needs a connection.
 
+    protocol    messages both ways, for clients and servers
+    exceptions  errors, with a class for each result code
     query       search filters as text
     filters     search filters as objects
     dn          distinguished names
@@ -14,13 +16,15 @@ from __future__ import annotations
 from coro.ldap._core import explained as _explained
 
 with _explained():
-    from coro.ldap import filters, ldif, query, url
+    from coro.ldap import filters, ldif, protocol, query, url
     from coro.ldap.dn import DN, escape_dn_value
     from coro.ldap.exceptions import (
         DNError,
+        Error,
         LDAPError,
         LDIFError,
         LocalError,
+        ProtocolError,
         QuerySyntaxError,
         RemoteError,
         URLError,
@@ -34,10 +38,12 @@ __version__ = "0.1.0"
 __all__ = [
     "DN",
     "DNError",
+    "Error",
     "LDAPError",
     "LDAPUrl",
     "LDIFError",
     "LocalError",
+    "ProtocolError",
     "QuerySyntaxError",
     "RemoteError",
     "URLError",
@@ -46,6 +52,7 @@ __all__ = [
     "filters",
     "format_filter",
     "ldif",
+    "protocol",
     "query",
     "url",
 ]

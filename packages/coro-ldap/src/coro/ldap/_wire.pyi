@@ -5,8 +5,6 @@ from typing import Any, ClassVar, Final, TypeVar, overload
 
 _D = TypeVar("_D")
 _Value = bytes | bytearray | memoryview | str
-_Attributes = Mapping[str, Iterable[_Value]] | Iterable[tuple[str | bytes, Iterable[_Value]]] | "Entry"
-
 MAX_MESSAGE: Final[int]
 
 class Entry:
@@ -49,6 +47,8 @@ class Framer:
     def buffered(self) -> int: ...
     def receive(self, data: bytes) -> list[tuple[int, int, Any]]: ...
     def close(self) -> None: ...
+
+_Attributes = Mapping[str, Iterable[_Value]] | Iterable[tuple[str | bytes, Iterable[_Value]]] | Entry
 
 def encode_attributes(attributes: _Attributes, types_only: bool = False) -> bytes: ...
 def encode_entry(

@@ -6,7 +6,7 @@
         ...
 
 A search of ten thousand entries is ten thousand messages of one kind; everything else is a handful.  So entries are
-read and written here, in C on top of `asn1/_ber.h`, and the other messages in Python, which gets their
+read and written here, in C on top of `asn1/_ber.h`, and the other messages in Python (protocol.py), which gets their
 bytes.
 
     LDAPMessage ::= SEQUENCE { messageID INTEGER (0..maxInt), protocolOp CHOICE ..., controls [0] Controls OPTIONAL }
@@ -331,7 +331,8 @@ cdef class Framer:
             at += inner.length
             read(base, at, last, &inner)
             if (
-                inner.tag != SET_ or inner.flags != BER_STRUCTURED
+                inner.tag != SET_
+                or inner.flags != BER_STRUCTURED
                 or at + inner.header + <Py_ssize_t>inner.length != last
             ):
                 raise ProtocolError("expected the values of an attribute, a SET that ends with it (RFC 4511, 4.1.7)")
