@@ -11,7 +11,8 @@ def test_writers_wait_for_a_transaction_that_sleeps(tmp_path):
 
         def main():
             path = {str(tmp_path / "a.db")!r}
-            sqlite3.connect(path).execute("create table t(n)")
+            here = sqlite3.connect(path)
+            here.execute("create table t(n)")
             ticks = []
 
             def work(n):
@@ -29,7 +30,8 @@ def test_writers_wait_for_a_transaction_that_sleeps(tmp_path):
             while any(thread.is_alive() for thread in threads):
                 ticks.append(time.monotonic())
                 time.sleep(0.001)
-            print(sqlite3.connect(path).execute("select count(*), count(distinct n) from t").fetchall())
+            print(here.execute("select count(*), count(distinct n) from t").fetchall())
+            here.close()
     """) == ["[(60, 5)]"]
 
 
@@ -93,6 +95,7 @@ def test_every_way_to_write_waits(tmp_path):
                     else:
                         assert outcome == ["done"], (way, outcome)
                         assert holder.execute("select count(*) from t").fetchone() == (2,), way
+            holder.close()
     """)
 
 
@@ -114,6 +117,8 @@ def test_where_both_would_wait_for_each_other_the_error_comes_at_once(tmp_path):
                 print(e)
             two.rollback()
             one.commit()
+            one.close()
+            two.close()
     """) == ["database is locked"]
 
 
@@ -138,12 +143,14 @@ def test_an_object_of_another_thread_is_refused(tmp_path):
                 thread.start()
                 thread.join()
             print(told)
+            here.close()
+            anywhere.close()
     """) == ["['ProgrammingError', 'ProgrammingError', [(1,)]]"]
 
 
 def test_classes_of_programs_and_what_they_return():
     emulated("""
-        import sqlite3
+        import contextlib, sqlite3
         from sqlite3 import dbapi2
 
         class Rows(sqlite3.Cursor):
@@ -154,10 +161,12 @@ def test_classes_of_programs_and_what_they_return():
                 return super().cursor(Rows)
 
         def main():
-            c = sqlite3.connect(":memory:", factory=Mine)
-            assert type(c) is Mine and type(c.execute("select 1")) is Rows
-            assert dbapi2.Connection is sqlite3.Connection and sqlite3.connect(":memory:").total_changes == 0
-            with sqlite3.connect(":memory:") as c:
+            with contextlib.closing(sqlite3.connect(":memory:", factory=Mine)) as c:
+                assert type(c) is Mine and type(c.execute("select 1")) is Rows
+            assert dbapi2.Connection is sqlite3.Connection
+            c = sqlite3.connect(":memory:")
+            with c:
+                assert c.total_changes == 0
                 assert isinstance(c, sqlite3.Connection) and isinstance(c.cursor(), sqlite3.Cursor)
                 cursor = c.cursor()
                 assert cursor.execute("create table t(n)") is cursor and cursor.connection is c
@@ -179,4 +188,5 @@ def test_classes_of_programs_and_what_they_return():
             except KeyError:
                 pass
             assert c.execute("select count(*) from t").fetchone()[0] == 1
+            c.close()
     """)
