@@ -8,7 +8,6 @@ import pytest
 from emulation_support import emulated
 
 
-@pytest.mark.each_python
 def test_each_thread_has_a_loop_of_its_own():
     emulated("""
         import asyncio, threading, time
@@ -50,7 +49,6 @@ def test_each_thread_has_a_loop_of_its_own():
     """)
 
 
-@pytest.mark.each_python
 def test_a_loop_within_a_loop_is_refused():
     assert emulated("""
         import asyncio
