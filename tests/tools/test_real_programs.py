@@ -152,9 +152,9 @@ def test_a_missing_program_skips_or_fails(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_port_in_use_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-        taken = running.free_port()
         with socket.socket(type=kind) as s:
-            s.bind((running.HOST, taken))
+            s.bind((running.HOST, 0))  # which is free for sure: of a port drawn, somebody else's connection may be left
+            taken = s.getsockname()[1]
             if kind == socket.SOCK_STREAM:
                 s.listen()
             drawn = iter([taken, taken, running.free_port()])
