@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import coro
-from coro.http import __version__
+from coro.http import __version__, activation
 from coro.http._loading import INTERFACES, LoadError, handler_for, interface_of, load
 from coro.http.access_log import FORMATS, escaped
 from coro.http.exceptions import LifespanError
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("app", help="module:attribute of the application; the attribute is 'app' if left out")
     parser.add_argument(
         "-b", "--bind", action="append", default=[], metavar="ADDRESS",
-        help="HOST:PORT, :PORT, or unix:PATH; may be repeated (127.0.0.1:8000)",
+        help="HOST:PORT, :PORT, or unix:PATH; may be repeated (the sockets of systemd, or 127.0.0.1:8000)",
     )  # fmt: skip
     parser.add_argument(
         "-w", "--workers", type=int, default=1, metavar="N", help="processes; 0 is one per processor (1)"
@@ -93,7 +93,10 @@ def address_of(text: str) -> Any:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop. Returns the exit code."""
-    addresses = [address_of(text) for text in args.bind] or [("127.0.0.1", 8000)]
+    try:
+        addresses = [address_of(text) for text in args.bind] or activation.listeners() or [("127.0.0.1", 8000)]
+    except ValueError as e:
+        raise SystemExit(str(e)) from None
     if args.workers < 0 or args.max_requests < 0:
         raise SystemExit("expected numbers of at least 0 as --workers and --max-requests")
     args.tls = _tls(args)

@@ -23,15 +23,21 @@ cdef class Registry:
     cdef object log                     # function of a finished request, or None
     cdef public Py_ssize_t max_body
     # counts
-    cdef readonly uint64_t connections, requests, errors, bytes_in, bytes_out, expired
+    cdef readonly uint64_t connections, requests, bytes_in, bytes_out, expired
+    cdef public uint64_t errors
     cdef uint64_t by_class[6]
     cdef uint64_t buckets[16]
     cdef double seconds
     cdef readonly int open
+    # messages about faults: most in a period (-1: no limit), left in this one, left out in it and altogether
+    cdef int64_t log_most, log_left, log_until
+    cdef uint64_t log_skipped
+    cdef readonly uint64_t unlogged
 
     cdef int enter(self, connection c) except -1
     cdef int leave(self, connection c) except -1
     cdef int count(self, http_request r) except -1
+    cdef int tell_skipped(self) except -1
 
 
 cdef class connection:

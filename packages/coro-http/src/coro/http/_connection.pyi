@@ -12,6 +12,7 @@ from coro.log import Facility
 
 BOUNDS: Final[tuple[float, ...]]
 LOG: Final[Facility]
+LOG_SECONDS: Final[int]
 LOG_HANDLERS: Final[Facility]
 
 def now_header() -> bytes: ...
@@ -26,6 +27,7 @@ class Registry:
     bytes_in: int
     bytes_out: int
     expired: int
+    unlogged: int
     open: int
     drain_limit: int
     def __init__(
@@ -46,7 +48,9 @@ class Registry:
         drain_limit: int = 262144,
         max_body: int = 16777216,
         server_line: bytes = b"",
+        log_limit: int | None = None,
     ) -> None: ...
+    def may_log(self) -> bool: ...
     def sweep(self) -> float | None: ...
     def drain(self, linger: float) -> None: ...
     def counts(self) -> dict[str, Any]: ...

@@ -110,6 +110,10 @@ LOG = Facility("http")
 LOG_HANDLERS = Facility("http handlers")
 
 # upper bounds of the buckets of the histogram of durations, in seconds
+# Seconds over which messages about faults are counted for the limit of the log.
+LOG_SECONDS = 10
+cdef int64_t log_time = ticks_from_seconds(LOG_SECONDS)
+
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 cdef int64_t[15] bounds
 for _i in range(15):
@@ -174,7 +178,7 @@ cdef class Registry:
     def __init__(self, handler, answer, failed, *, log=None, dict routes=None, dict limits=None,
                  double head_timeout=30.0, double idle_timeout=75.0, double write_timeout=30.0,
                  double body_grace=10.0, double body_rate=1024.0, double linger_timeout=2.0, drain_limit=262144,
-                 max_body=16777216, bytes server_line=b""):
+                 max_body=16777216, bytes server_line=b"", log_limit=None):
         self.handler = handler
         self.answer = answer
         self.failed = failed
@@ -190,6 +194,7 @@ cdef class Registry:
         self.drain_limit = drain_limit
         self.max_body = max_body
         self.server_line = server_line
+        self.log_most = -1 if log_limit is None else log_limit
 
     cdef int enter(self, connection c) except -1:
         c.next = self.first
@@ -236,6 +241,8 @@ cdef class Registry:
                                          self.linger_time)
         if c is None:
             return None
+        if self.log_skipped and now >= self.log_until:
+            self.tell_skipped()
         while c is not None:
             following = c.next
             if c.deadline:
@@ -257,6 +264,30 @@ cdef class Registry:
                 c.deadline = late
             c = c.next
 
+    def may_log(self):
+        """Whether a message about a fault may be logged now; what may not is counted, and told later in one line."""
+        cdef int64_t now
+        if self.log_most < 0:
+            return True
+        now = coro_now(clock)
+        if now >= self.log_until:
+            self.log_until = now + log_time
+            self.log_left = self.log_most
+            if self.log_skipped:
+                self.tell_skipped()
+        if self.log_left > 0:
+            self.log_left -= 1
+            return True
+        self.log_skipped += 1
+        self.unlogged += 1
+        return False
+
+    cdef int tell_skipped(self) except -1:
+        skipped = self.log_skipped
+        self.log_skipped = 0
+        LOG("not logged", skipped, f"more messages than {self.log_most} in {LOG_SECONDS} s: see log_limit")
+        return 0
+
     def counts(self):
         """The counts as a dict: requests by class of status, durations by bucket, bytes, connections."""
         return {
@@ -270,6 +301,7 @@ cdef class Registry:
             "bytes_out": self.bytes_out,
             "expired": self.expired,
             "errors": self.errors,
+            "unlogged": self.unlogged,
         }
 
     def all(self):
@@ -376,9 +408,12 @@ cdef class connection:
         self.phase = P_WRITE
         try:
             if self.fast is None:
-                self.deadline = coro_now(clock) + g.write_time
-                self.conn.send(owner if type(owner) is bytes and PyBytes_GET_SIZE(owner) == n
-                               else PyBytes_FromStringAndSize(p, n))
+                while done < n:
+                    now = min(n - done, <Py_ssize_t>SLICE)
+                    self.deadline = coro_now(clock) + g.write_time
+                    self.conn.send(owner if type(owner) is bytes and PyBytes_GET_SIZE(owner) == now
+                                   else PyBytes_FromStringAndSize(p + done, now))
+                    done += now
             else:
                 while done < n:
                     now = min(n - done, <Py_ssize_t>SLICE)
@@ -531,13 +566,14 @@ cdef class connection:
         """The handler has raised `e`."""
         self.registry.errors += not isinstance(e, HTTPException)
         if self.taken:
-            LOG_HANDLERS.exc()
+            if self.registry.may_log():
+                LOG_HANDLERS.exc()
             return
         if r.started:
             # Half an answer is out: the client sees that the rest is missing, and nothing that looks like an answer.
             self.h1.must_close = True
             if not r.finished:
-                if not isinstance(e, RemoteError):
+                if not isinstance(e, RemoteError) and self.registry.may_log():
                     LOG_HANDLERS.exc()
                 r.over()
                 self.cut()
@@ -600,7 +636,8 @@ cdef class connection:
             self.put_out(self.h1.response(status, [
                 ("content-type", "text/plain; charset=utf-8"), ("content-length", len(said)), ("connection", "close"),
                 ("date", now_header())]) + said)
-            LOG("refused", self.peer, status, str(error))
+            if self.registry.may_log():
+                LOG("refused", self.peer, status, str(error))
             self.linger()
         except (OSError, EOFError, ClosedError):
             return 0

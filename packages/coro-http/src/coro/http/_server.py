@@ -89,6 +89,8 @@ class server:
     for each 256 KiB sent, ``handshake_timeout`` for TLS, ``drain_timeout`` for an end in order. ``body_rate`` is the
     least number of bytes a second of a body, counted after ``body_grace`` seconds of waiting, 0 for none. ``max_line``,
     ``max_header``, ``max_headers`` and ``max_header_count`` limit heads, see `coro.http.h1.Connection`.
+    ``log_limit`` is how many messages about refused requests and failing handlers go to the log in ten seconds, so that
+    no client fills a disk with them: others are counted, and their number is logged. None is no limit.
 
     Raises what `coro.Server` raises.
     """
@@ -122,6 +124,7 @@ class server:
         max_headers: int = 65536,
         max_header_count: int = 128,
         compress: bool = True,
+        log_limit: int | None = 100,
     ) -> None:
         self.handlers: list[Any] = []
         self.tls = _tls_context(tls)
@@ -164,6 +167,7 @@ class server:
             body_rate=body_rate,
             body_grace=body_grace,
             max_body=max_body,
+            log_limit=log_limit,
             server_line=b"" if server_name is None else f"server: {server_name}\r\n".encode("latin-1"),
         )
         self.inner: _Inner | None = None
@@ -217,7 +221,9 @@ class server:
             status, detail, headers = e.status, str(e), []
         else:
             status, detail, headers = 500, h1.phrase(500), []
-            if e is None:
+            if not self.registry.may_log():
+                pass
+            elif e is None:
                 LOG_HANDLERS("the handler returned None and sent nothing; return '' for an empty answer", repr(request))
             else:
                 LOG_HANDLERS("error", repr(request))
@@ -329,7 +335,14 @@ class server:
         if self.proxy_protocol:
             from coro.http.forwarded import read_proxy_header
 
-            remote = read_proxy_header(conn)
+            try:
+                remote = read_proxy_header(conn)
+            except RemoteError as e:
+                # Whoever connects can send anything here: no failure of ours, and nothing to answer.
+                self.registry.errors += 1
+                if self.registry.may_log():
+                    LOG("no PROXY header", str(conn.getpeername()), str(e))
+                raise ConnectionAbortedError(str(e)) from e
         if self.tls is None:
             return conn if remote is None else _Stream(conn, conn, remote, False)
         return _Stream(conn, self.tls.wrap(conn, server_side=True), remote, True)

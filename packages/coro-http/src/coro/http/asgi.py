@@ -227,13 +227,15 @@ class _HTTP(_Running):
 
     def report_later(self) -> None:
         if self.task is not None:
-            self.task.add_done_callback(_report)
+            may_log = self.request.server.registry.may_log
+            self.task.add_done_callback(lambda task: _report(task, may_log))
 
     def fail(self, failure: BaseException) -> None:
         """The application has raised."""
         if self.complete:
-            LOG_HANDLERS("error after the response", repr(self.request))
-            LOG_HANDLERS("exception", coro.traceback_data(type(failure), failure, failure.__traceback__))
+            if self.request.server.registry.may_log():
+                LOG_HANDLERS("error after the response", repr(self.request))
+                LOG_HANDLERS("exception", coro.traceback_data(type(failure), failure, failure.__traceback__))
             return
         if not isinstance(failure, Exception):
             raise RuntimeError("the application was cancelled before its response was complete") from failure
@@ -341,8 +343,9 @@ def _without_hop_by_hop(headers: list[Any]) -> list[Any]:
     return headers
 
 
-def _report(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
+def _report(task: asyncio.Task[Any], may_log: Callable[[], bool]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, OSError) and may_log():
         LOG_HANDLERS("error after the response")
         LOG_HANDLERS("exception", coro.traceback_data(type(error), error, error.__traceback__))
 

@@ -126,6 +126,15 @@ cdef enum:
     OVERHEAD = 16384        # bytes of chunk lines beyond what chunks of a decent size have
     INFORMATIONAL = 32      # responses 1xx to one request
 
+# What a sender must not put behind a body: fields for routing, authentication, the request's conditions, the control of
+# the response and the content's form (RFC 9110 6.5.1). Those for framing are seen by put_fields().
+cdef frozenset NO_TRAILERS = frozenset(
+    b"age authorization cache-control content-encoding content-range content-type cookie date expect expires host "
+    b"if-match if-modified-since if-none-match if-range if-unmodified-since location max-forwards pragma "
+    b"proxy-authenticate proxy-authorization range retry-after set-cookie te trailer vary warning "
+    b"www-authenticate".split()
+)
+
 # The peer's faults: class, sentence, status code.
 cdef dict _FAULTS = {
     H1_BAD_LINE_END: (RemoteError, "expected CR LF at the end of each line of a head, and found one alone", 400),
@@ -1205,6 +1214,10 @@ max_chunk_line=4096)\n--\n\n\
         if self.out_body == BODY_CHUNKED:
             put(o, b"0\r\n", 3)
             if trailers:
+                for pair in trailers:
+                    name = pair[0]
+                    if (name if type(name) is bytes else str(name).encode("latin-1", "replace")).lower() in NO_TRAILERS:
+                        raise LocalError(f"{name!r} has to be in the head: nobody takes it from a trailer")
                 self.put_fields(o, trailers, &flags, &length)
                 if flags & ~<uint32_t>(OUT_DATE | OUT_SERVER):
                     raise LocalError("a trailer must not have fields that delimit the message or control the "
