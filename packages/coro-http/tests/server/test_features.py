@@ -216,7 +216,8 @@ def test_a_signed_session_cannot_be_changed() -> None:
     with serving(app) as server:
         assert get(server, "/look", good)[1] == '{"hits": 5}'
         bad = [forged + "." + signature, payload, payload + ".", "." + signature, good + "A", good[:-1], "", "....",
-               other.pack({"hits": 5}), wrong_key.pack({"hits": 5}), "\u00e9." + signature, payload + ".\u00e9"]  # fmt: skip
+               other.pack({"hits": 5}), wrong_key.pack({"hits": 5}), "\u00e9." + signature,
+               payload + ".\u00e9"]  # fmt: skip
         bad += [good[:i] + ("A" if good[i] != "A" else "B") + good[i + 1 :] for i in range(0, len(good) - 1, 7)]
         for value in bad:
             assert get(server, "/look", value)[:2] == (200, "{}"), value
