@@ -109,11 +109,11 @@ cdef bytes MONTHS = b"JanFebMarAprMayJunJulAugSepOctNovDec"
 LOG = Facility("http")
 LOG_HANDLERS = Facility("http handlers")
 
-# upper bounds of the buckets of the histogram of durations, in seconds
 # Seconds over which messages about faults are counted for the limit of the log.
 LOG_SECONDS = 10
 cdef int64_t log_time = ticks_from_seconds(LOG_SECONDS)
 
+# upper bounds of the buckets of the histogram of durations, in seconds
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 cdef int64_t[15] bounds
 for _i in range(15):
