@@ -6,7 +6,8 @@ that call blocks.  coro-dns installs a better one with ``set_resolver``.
 
 A resolver is any object with ``resolve_ipv4(name)`` and ``resolve_ipv6(name)``, each returning one numeric
 address; with ``resolve_all(name, family)`` as well, returning a list in the order of preference, connections
-try them all.
+try them all.  With ``getaddrinfo``, ``gethostbyname_ex``, ``gethostbyaddr`` or ``getnameinfo`` it answers these
+calls of an emulated ``socket`` itself.
 
 Names that inet_aton(3) would take for an IPv4 address in an old notation ("123", "127.1", "0x7f.1") are
 refused: getaddrinfo turns them into addresses nobody meant.  Cost: one stat(2) of the hosts file a lookup;
@@ -177,8 +178,7 @@ def set_resolver(resolver: Any) -> Any:
     for method in ("resolve_ipv4", "resolve_ipv6"):
         if not callable(getattr(resolver, method, None)):
             raise TypeError(
-                "a resolver has the methods resolve_ipv4(name) and resolve_ipv6(name); "
-                f"{resolver!r} lacks {method}"
+                f"a resolver has the methods resolve_ipv4(name) and resolve_ipv6(name); {resolver!r} lacks {method}"
             )
     old, _resolver = _resolver, resolver
     return old
@@ -189,10 +189,11 @@ def get_resolver() -> Any:
     return _resolver
 
 
-def addresses(name: str, family: int) -> list[str]:
-    """The numeric addresses of ``name`` by the installed resolver, at least one. ``family`` is ``coro.AF.INET`` or
-    ``coro.AF.INET6``. Raises what the resolver raises."""
-    resolver = _resolver
+def addresses(name: str, family: int, resolver: Any = None) -> list[str]:
+    """The numeric addresses of ``name``, at least one, by ``resolver``; None is the installed one. ``family`` is
+    ``coro.AF.INET`` or ``coro.AF.INET6``. Raises what the resolver raises."""
+    if resolver is None:
+        resolver = _resolver
     if hasattr(resolver, "resolve_all"):
         found = list(resolver.resolve_all(name, family))
         if not found:

@@ -207,6 +207,39 @@ def test_names_go_through_the_resolver():
     """)
 
 
+def test_a_resolver_may_answer_the_calls_itself():
+    emulated("""
+        import socket
+
+        class Resolver:
+            def resolve_ipv4(self, name):
+                raise AssertionError(name)
+
+            resolve_ipv6 = resolve_ipv4
+
+            def getaddrinfo(self, *args):
+                return [(*args[2:5], "canonical", args[:2])]
+
+            def gethostbyname_ex(self, name):
+                return (name, ["alias"], ["192.0.2.1"])
+
+            def gethostbyaddr(self, host):
+                return ("name.test", [], [host])
+
+            def getnameinfo(self, sockaddr, flags):
+                return (f"{flags}", f"{sockaddr[1]}")
+
+        def main():
+            coro.set_resolver(Resolver())
+            assert socket.getaddrinfo("a.test", "http", type=1) == [(0, 1, 0, "canonical", ("a.test", "http"))]
+            assert socket.gethostbyname_ex("a.test") == ("a.test", ["alias"], ["192.0.2.1"])
+            assert socket.gethostbyaddr("192.0.2.1") == ("name.test", [], ["192.0.2.1"])
+            assert socket.getnameinfo(("192.0.2.1", 80), 0) == ("0", "80")
+            numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
+            assert socket.getnameinfo(("192.0.2.1", 80), numeric) == ("192.0.2.1", "80")
+    """)
+
+
 @pytest.mark.slow
 @pytest.mark.each_python
 def test_http_client_and_server_in_one_process():

@@ -209,6 +209,16 @@ def test_ipv6_first(peers, names):
             assert s.family == family
 
 
+@in_loop
+def test_a_resolver_of_its_own(peers, names):
+    peers.listens("127.0.0.1")
+    installed = names()
+    mine = Names(["127.0.0.1"])
+    with coro.connect("a.example", peers.port, resolver=mine) as s:
+        assert s.family == FOUR
+    assert sorted(mine.asked) == sorted((FOUR, SIX)) and not installed.asked
+
+
 @needs_six
 @in_loop
 def test_after_a_failure_the_next_one_begins_at_once(peers, names):

@@ -97,8 +97,11 @@ class _Race:
     """The attempts for one name.  Runs in the thread that wants the connection; lookups and attempts are its
     children, which only note what happened and ring the bell."""
 
-    def __init__(self, host: str, port: int, families: tuple[int, ...], source: Any, nodelay: bool) -> None:
+    def __init__(
+        self, host: str, port: int, families: tuple[int, ...], source: Any, nodelay: bool, resolver: Any
+    ) -> None:
         self.host = host
+        self.resolver = resolver
         self.port = port
         self.source = source
         self.nodelay = nodelay
@@ -117,7 +120,7 @@ class _Race:
 
     def look_up(self, family: int) -> None:
         try:
-            answer = addresses(self.host, family)
+            answer = addresses(self.host, family, self.resolver)
             if not all(isinstance(host, str) for host in answer):
                 raise TypeError(f"the resolver should give addresses as a list of str, not {answer!r}")
             self.found[family] += answer
@@ -250,7 +253,9 @@ def _families(family: int, source: Any) -> tuple[int, ...]:
     return (mine,)
 
 
-def _connect(host: Any, port: Any, family: int, source: Any, nodelay: bool, delay: float, pending: list[Any]) -> sock:
+def _connect(
+    host: Any, port: Any, family: int, source: Any, nodelay: bool, delay: float, resolver: Any, pending: list[Any]
+) -> sock:
     if port is None:
         if isinstance(host, tuple):
             if len(host) < 2:
@@ -282,7 +287,7 @@ def _connect(host: Any, port: Any, family: int, source: Any, nodelay: bool, dela
             raise ValueError(f"the address {host!r} is not of the family that family or source_address ask for")
         pending.append(whole)
         return _single(literal, whole, source, nodelay)
-    race = _Race(host, port, families, source, nodelay)
+    race = _Race(host, port, families, source, nodelay, resolver)
     pending.append(race)
     return race.connect(_show((host, port)), delay)
 
@@ -331,6 +336,7 @@ def connect(
     source_address: Any = None,
     nodelay: bool = True,
     attempt_delay: float = ATTEMPT_DELAY,
+    resolver: Any = None,
 ) -> sock:
     """Connect a stream socket and return it.
 
@@ -339,7 +345,7 @@ def connect(
     no limit. family: ``coro.AF.INET`` or ``coro.AF.INET6`` to use only that family. source_address: a numeric address
     of this machine to connect from, or ``(address, port)``; only addresses of its family are tried. nodelay: sets
     TCP_NODELAY, so that small messages leave at once. attempt_delay: seconds after which the next address of a name is
-    tried while the attempt before continues.
+    tried while the attempt before continues. resolver: who looks up the name; None is ``coro.get_resolver()``.
 
     All addresses of a name are tried, IPv6 and IPv4 in turn, as RFC 8305 says. An interruption leaves nothing open.
 
@@ -353,12 +359,12 @@ def connect(
     delay = arguments.seconds(attempt_delay, "attempt_delay", ATTEMPT_DELAY_LEAST)
     pending: list[Any] = []
     if timeout is None:
-        return _connect(host, port, family, source, nodelay, delay, pending)
+        return _connect(host, port, family, source, nodelay, delay, resolver, pending)
     seconds = arguments.number_of_seconds(timeout, "timeout")
     limit = scheduler.timeout(seconds)
     try:
         with limit:
-            return _connect(host, port, family, source, nodelay, delay, pending)
+            return _connect(host, port, family, source, nodelay, delay, resolver, pending)
     except TimeoutError:
         if not limit.expired:
             raise

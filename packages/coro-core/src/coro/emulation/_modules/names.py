@@ -3,6 +3,7 @@
 With the resolver that coro-core comes with (see coro.resolver) a name goes to the original function in a worker OS
 thread, so every answer is what the program would have got without emulation: that resolver would ask the same function.
 With another one (`coro.set_resolver`), that one is asked, and the original only turns numeric addresses into answers.
+Where that one has a method with the name of the function (`getaddrinfo`, say), the method answers instead.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ def _resolver() -> Any:
     return None if type(installed) is resolver.dummy_resolver else resolver
 
 
+def _own(function: str) -> Any:
+    """The method of this name of a resolver that the program has installed, or None."""
+    resolver = _resolver()
+    return None if resolver is None else getattr(resolver.get_resolver(), function, None)
+
+
 def _in_thread(function: Any, *args: Any) -> Any:
     from coro.offload import in_thread
 
@@ -79,6 +86,9 @@ def getaddrinfo(
     thread."""
     if not _blocking.in_thread_of_loop() or (_is_number(host) and not isinstance(port, str)):
         return _getaddrinfo(host, port, family, type, proto, flags)  # type: ignore[no-any-return]
+    own = _own("getaddrinfo")
+    if own is not None:
+        return own(host, port, family, type, proto, flags)  # type: ignore[no-any-return]
     if _is_number(host) or _resolver() is None or family not in (socket.AF_UNSPEC, *_FAMILIES):
         return _in_thread(_getaddrinfo, host, port, family, type, proto, flags)  # type: ignore[no-any-return]
     answers: list[tuple[Any, ...]] = []
@@ -105,6 +115,9 @@ def gethostbyname_ex(host: Any, /) -> tuple[str, list[str], list[str]]:
         return _original["gethostbyname_ex"](host)  # type: ignore[no-any-return]
     if _resolver() is None:
         return _in_thread(_original["gethostbyname_ex"], host)  # type: ignore[no-any-return]
+    own = _own("gethostbyname_ex")
+    if own is not None and isinstance(host, str):
+        return own(host)  # type: ignore[no-any-return]
     return host, [], [address for _, address in _look_up(host, socket.AF_INET)]
 
 
@@ -112,6 +125,9 @@ def gethostbyaddr(host: Any, /) -> tuple[str, list[str], list[str]]:
     """Name, aliases and addresses of a host; see socket.gethostbyaddr."""
     if not _blocking.in_thread_of_loop():
         return _original["gethostbyaddr"](host)  # type: ignore[no-any-return]
+    own = _own("gethostbyaddr")
+    if own is not None and isinstance(host, str):
+        return own(host)  # type: ignore[no-any-return]
     return _in_thread(_original["gethostbyaddr"], host)  # type: ignore[no-any-return]
 
 
@@ -122,6 +138,9 @@ def getnameinfo(sockaddr: Any, flags: Any, /) -> tuple[str, str]:
             return _original["getnameinfo"](sockaddr, flags)  # type: ignore[no-any-return]
         finally:
             del sockaddr  # the traceback of the original keeps no argument alive
+    own = _own("getnameinfo")
+    if own is not None:
+        return own(sockaddr, flags)  # type: ignore[no-any-return]
     return _in_thread(_original["getnameinfo"], sockaddr, flags)  # type: ignore[no-any-return]
 
 
