@@ -1,8 +1,10 @@
 """The watchdog speaks while the process stands still, and says where; the latency warning speaks afterwards."""
 
 import os
+import platform
 import re
 import signal
+import sys
 
 import pytest
 from support import ok, program
@@ -34,6 +36,11 @@ def reports(source):
         else:
             found[-1].append(line)
     return found, outcome.lines
+
+
+def has_backtrace():
+    """In which C libraries coro looks for it."""
+    return sys.platform == "darwin" or platform.libc_ver()[0] == "glibc"
 
 
 def test_a_thread_that_computes():
@@ -140,6 +147,42 @@ coro.run(main)
     )
     holders = [report for report in found if "the GIL is held by another OS thread" in report[0]]
     assert holders and holders[0][1].endswith("in hog")
+
+
+@pytest.mark.skipif(not has_backtrace(), reason="asks for the C stack by backtrace(3), which this C library lacks")
+def test_c_code_is_named_by_the_file_it_is_in():
+    found, _ = reports(
+        """
+import sqlite3
+
+def wait_for_child(c):
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "0.3"], {})
+    assert c.waitpid(pid, None, 0) == pid
+
+def main():
+    coro.set_watchdog(0.1)
+    wait_for_child(ctypes.CDLL(None))   # without the GIL
+    coro.yield_slice()
+    wait_for_child(ctypes.PyDLL(None))  # with it
+    coro.yield_slice()
+    spin(0.3)
+    coro.yield_slice()
+    base = sqlite3.connect(":memory:")
+    base.create_function("spin", 1, spin)
+    base.execute("select spin(0.3)").fetchall()
+    base.close()
+
+coro.run(main)
+"""
+    )
+    last = [report[-1] for report in found]
+    within = [any(line.endswith("in wait_for_child") for line in report) for report in found]
+    assert within.count(True) >= 2 and within.count(False) >= 2
+    for line, in_c in zip(last, within, strict=True):
+        if in_c:
+            assert re.fullmatch(r"  called into C code of \S*/_ctypes\.\S+(, now in \S+)?", line)
+        else:  # C code that has called a Python function is not what takes the time
+            assert line.endswith("in main")
 
 
 def test_an_idle_loop_is_no_reason_and_neither_is_a_busy_one():

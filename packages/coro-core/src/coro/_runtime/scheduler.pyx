@@ -35,6 +35,7 @@ Invariants:
 
 cimport cython
 from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -60,6 +61,7 @@ cdef extern from "Python.h":
     ctypedef struct PyThreadState:
         pass
     PyThreadState *PyThreadState_Get()
+    PyObject *PyThreadState_GetDict()
     void PyErr_SetHandledException(PyObject *)
     PyThreadState *PyThreadState_Next(PyThreadState *)
     void *PyInterpreterState_Get()
@@ -141,6 +143,7 @@ cdef extern from "_switch/slice.h":
     PyObject *coro_interp_frame_object(PyThreadState *, void *)
     void coro_interp_set_profile(PyThreadState *, void *)
     void coro_interp_has_loop(object, object)
+    void coro_interp_ctypes_errno(int *)
     int coro_interp_trace_parked(PyThreadState *, coro_interp *, void *, PyObject *, PyObject *) except -1
     ctypedef struct coro_interp_facts:
         int *collecting

@@ -2,7 +2,11 @@
 
    Locking: `lock` guards everything the OS thread and the setters share. The handler takes no lock; it reads `request`,
    which is set before the signal is sent, and writes `answered`. The handler stays installed for good: a signal that
-   was sent just before the watchdog was switched off must not kill the program. */
+   was sent just before the watchdog was switched off must not kill the program.
+
+   C functions have no Python frame. The handler takes down the addresses of its own stack with backtrace(3), where the
+   C library has that, and the OS thread finds out afterwards in which files they are: asking the dynamic linker is
+   nothing for a handler. backtrace() is called once before the first report, as its first call loads a library. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -17,11 +21,18 @@
 #ifdef __linux__
 #include <sys/syscall.h>
 #endif
+#if defined(__GLIBC__) || defined(__APPLE__)
+#include <dlfcn.h>
+#include <execinfo.h>
+#define HAS_BACKTRACE 1
+#endif
 
 #include "_switch/interp.h"
 
 enum { NOTHING = 0, REPORT = 1, FIND_HOLDER = 2 };
 enum { LOOKS_PER_LIMIT = 8 };
+/* Of C functions: how many are looked at, and milliseconds that the OS thread waits for the handler. */
+enum { MOST_CALLS = 48, WAIT_FOR_CALLS = 50 };
 
 static const volatile uint64_t *slices, *passes;
 static coro_look look;
@@ -36,6 +47,10 @@ static int signal_number;
 static volatile sig_atomic_t request, answered, without_gil;
 static volatile int report_fd = -1;
 static volatile unsigned report_tenths; /* of a second */
+#ifdef HAS_BACKTRACE
+static void *calls[MOST_CALLS]; /* written by the handler, read when it has answered */
+static volatile int calls_taken;
+#endif
 
 typedef struct {
     unsigned generation;
@@ -75,6 +90,9 @@ report(void)
     if (who.frames_known) {
         coro_interp_dump(report_fd, target_state);
     }
+#ifdef HAS_BACKTRACE
+    calls_taken = backtrace(calls, MOST_CALLS);
+#endif
     without_gil = !gil;
 }
 
@@ -127,6 +145,96 @@ now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+#ifdef HAS_BACKTRACE
+/* Where a program, a shared library or a C module begins in memory; NULL for an address in none of them. */
+static const void *
+image_of(const void *address, Dl_info *found)
+{
+    return dladdr(address, found) != 0 && found->dli_fname != NULL ? found->dli_fbase : NULL;
+}
+
+/* Can a C module be in this function of Python's while it does something of its own? */
+static int
+is_for_c_code(const void *function)
+{
+    return function == (const void *)PyEval_RestoreThread || function == (const void *)PyEval_AcquireThread ||
+           function == (const void *)PyGILState_Ensure;
+}
+
+/* The C function that Python has called last and that has not returned: the file it is in goes to `module`, and to
+   `inner` a library that it has called. Returns 0 if what runs is a Python function or part of the interpreter. */
+static int
+find_c_code(Dl_info *module, Dl_info *inner)
+{
+    const void *python, *ours, *libraries[3];
+    Dl_info here, library;
+    int i, n, found = 0, any_python = 0, python_for_c = 0;
+    python = image_of((const void *)PyErr_Occurred, &library);
+    ours = image_of((const void *)coro_watchdog_set, &library);
+    libraries[0] = image_of((const void *)nanosleep, &library);
+    libraries[1] = image_of((const void *)pthread_create, &library);
+    libraries[2] = image_of((const void *)memcpy, &library);
+    for (i = 0; i < calls_taken; i++) {
+        const void *image = image_of(calls[i], &here);
+        if (image == python && image != NULL) {
+            if (found) {
+                break;
+            }
+            any_python = 1;
+            python_for_c |= is_for_c_code(here.dli_saddr);
+            continue;
+        }
+        for (n = 0; n < 3 && image != libraries[n]; n++) {
+        }
+        if (image == NULL || image == ours || n < 3 || strstr(here.dli_fname, "vdso") != NULL) {
+            if (found && image == ours) {
+                break;
+            }
+            continue;
+        }
+        if (!found) {
+            *inner = here;
+        }
+        *module = here;
+        found = 1;
+    }
+    return found && (!any_python || python_for_c);
+}
+#endif
+
+/* Add to the report in which C module the thread is, if it is in one. */
+static void
+report_c_code(unsigned mine)
+{
+#ifdef HAS_BACKTRACE
+    struct timespec t = {0, 1000000};
+    Dl_info module, inner;
+    int n;
+    for (n = 0; n < WAIT_FOR_CALLS && !answered; n++) {
+        nanosleep(&t, NULL);
+    }
+    if (!answered || !find_c_code(&module, &inner)) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    if (generation == mine) { /* or the descriptor may be closed, and somebody else's */
+        coro_text l;
+        coro_text_begin(&l, report_fd);
+        coro_text_add(&l, "  called into C code of ");
+        coro_text_add(&l, module.dli_fname);
+        if (inner.dli_fbase != module.dli_fbase) {
+            coro_text_add(&l, ", now in ");
+            coro_text_add(&l, inner.dli_fname);
+        }
+        coro_text_add(&l, "\n");
+        coro_text_flush(&l);
+    }
+    pthread_mutex_unlock(&lock);
+#else
+    (void)mine;
+#endif
+}
+
 static void *
 watch(void *argument)
 {
@@ -144,6 +252,7 @@ watch(void *argument)
     for (;;) {
         uint64_t present;
         double stalled;
+        int reported = 0;
         nanosleep(&t, NULL);
         pthread_mutex_lock(&lock);
         if (generation != mine.generation) {
@@ -178,6 +287,7 @@ watch(void *argument)
             asked = 1;
             asked_at = now();
             request = REPORT;
+            reported = 1;
             pthread_kill(target, signal_number);
         } else if (stalled >= mine.limit / 2) {
             /* Perhaps it is only idle: then this makes its poll return. More than once, because one signal may come
@@ -185,6 +295,9 @@ watch(void *argument)
             pthread_kill(target, signal_number);
         }
         pthread_mutex_unlock(&lock);
+        if (reported) {
+            report_c_code(mine.generation);
+        }
     }
 }
 
@@ -224,11 +337,17 @@ coro_watchdog_set(double seconds, int fd, int signum)
     sigset_t all, before;
     job *mine = NULL;
     int failed = 0;
+#ifdef HAS_BACKTRACE
+    void *first_call;
+#endif
     if (seconds > 0) {
         failed = install_handler(signum);
         if (failed) {
             return failed;
         }
+#ifdef HAS_BACKTRACE
+        (void)backtrace(&first_call, 1);
+#endif
         mine = PyMem_RawMalloc(sizeof(*mine));
         if (mine == NULL) {
             return ENOMEM;

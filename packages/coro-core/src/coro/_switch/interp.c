@@ -25,7 +25,8 @@
 #include "internal/pycore_interpframe_structs.h"
 #endif
 
-coro_interp_facts coro_interp_known;
+static int no_errno; /* always 0 */
+coro_interp_facts coro_interp_known = {.ctypes_errno = &no_errno};
 
 /* C stack that one level of the recursion counter is allowed to use, and what is kept free for the last levels. */
 #if PY_VERSION_HEX < 0x030C0000
@@ -115,6 +116,12 @@ coro_interp_has_loop(PyObject *get, PyObject *set)
 #endif
 }
 
+void
+coro_interp_ctypes_errno(int *where)
+{
+    coro_interp_known.ctypes_errno = where != NULL ? where : &no_errno;
+}
+
 int
 coro_interp_save_rare(PyThreadState *ts, coro_interp *s)
 {
@@ -169,6 +176,10 @@ coro_interp_save_rare(PyThreadState *ts, coro_interp *s)
         r->finalizer = ts->async_gen_finalizer;
         ts->async_gen_firstiter = ts->async_gen_finalizer = NULL;
     }
+    r->ctypes_errno = *coro_interp_known.ctypes_errno;
+    if (r->ctypes_errno != 0) {
+        *coro_interp_known.ctypes_errno = 0;
+    }
     s->rare = r;
     return 0;
 }
@@ -178,6 +189,9 @@ coro_interp_load_rare(PyThreadState *ts, coro_interp *s)
 {
     coro_interp_rare *r = s->rare;
     s->rare = NULL;
+    if (r->ctypes_errno != 0 && coro_interp_known.ctypes_errno != &no_errno) {
+        *coro_interp_known.ctypes_errno = r->ctypes_errno;
+    }
     if (r->running_loop != NULL) {
 #if CORO_HAS_RUNNING_LOOP
         *coro_interp_field(ts, coro_interp_known.running_loop) = r->running_loop;
@@ -241,6 +255,9 @@ coro_interp_clear(PyThreadState *ts)
         Py_XDECREF(exchange_loop(NULL));
     }
 #endif
+    if (*coro_interp_known.ctypes_errno != 0) {
+        *coro_interp_known.ctypes_errno = 0;
+    }
     while ((context = ts->context) != NULL) { /* a finaliser that uses a context variable makes a new one */
         ts->context = NULL;
         ts->context_ver++;

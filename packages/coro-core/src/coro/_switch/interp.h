@@ -30,6 +30,8 @@
                                     the loop per OS thread in its own module. The emulation hands over its functions
                                     that get and set it, and says when a thread has one; they are called at switches
                                     of such threads only. The running task is kept per loop there
+     errno of ctypes                what ctypes keeps of errno, in an object of its own in `dict`. The emulation says
+                                    where; nobody else pays more than a look at a zero
      async_gen_firstiter, async_gen_finalizer (while a loop is running)   hooks of that loop: of two loops that overlap,
                                     each would else put back those of the other
    Left alone, with the reason:
@@ -95,6 +97,7 @@ typedef struct {
     PyObject *delete_later;
     PyObject *running_loop, *running_task;
     PyObject *firstiter, *finalizer; /* asyncio's hooks for asynchronous generators; only with a running loop */
+    int ctypes_errno;
 } coro_interp_rare;
 
 typedef struct {
@@ -133,6 +136,7 @@ typedef struct {
     int *collecting;           /* non-zero while the cyclic collector runs */
     size_t running_loop;       /* offset of asyncio_running_loop in the thread state, 0 where there is none */
     size_t running_task;
+    int *ctypes_errno;         /* what ctypes.get_errno() returns in the loop's OS thread; never NULL */
 #if !CORO_HAS_RUNNING_LOOP
     PyObject *get_loop, *set_loop; /* functions of asyncio's, or NULL */
     int has_loop;              /* the thread that runs may have a running loop */
@@ -172,6 +176,9 @@ void coro_interp_set_profile(PyThreadState *ts, void *function);
 /* Up to 3.13: what gets and sets the loop of asyncio that runs in the OS thread. The running thread may have one from
    now on. On later versions nothing is done here. */
 void coro_interp_has_loop(PyObject *get, PyObject *set);
+
+/* Where ctypes keeps errno of the OS thread of the loop; NULL: nowhere. The memory is never given back. */
+void coro_interp_ctypes_errno(int *where);
 
 /* Innermost frame of a parked thread, `base`..`top` being its part of the C stack at its usual address and `copy`
    where those bytes are now (the same address while the thread still owns its slot). */
@@ -271,6 +278,7 @@ coro_interp_has_rare(PyThreadState *ts)
 #else
     any |= (uintptr_t)coro_interp_known.has_loop;
 #endif
+    any |= (uintptr_t)*coro_interp_known.ctypes_errno;
     return __builtin_expect(any != 0, 0);
 }
 

@@ -17,9 +17,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from coro.emulation._blockers import Blocker, check
 from coro.emulation._warning import EmulationWarning
 
-__all__ = ["EmulationWarning", "install", "installed", "is_installed", "original", "uninstall"]
+__all__ = ["Blocker", "EmulationWarning", "check", "install", "installed", "is_installed", "original", "uninstall"]
 
 _ever = False
 
@@ -33,7 +34,8 @@ def install() -> None:
     what they always did. May be called before or inside `coro.run`, best before other modules are imported. A second
     call does nothing.
 
-    Warns with EmulationWarning about things that exist and cannot be changed. WrongThreadError while a loop runs in
+    Warns with EmulationWarning about things that exist and cannot be changed, and, now and at later imports, once about
+    each C library that is known to block all threads (see check()). WrongThreadError while a loop runs in
     another OS thread.
     """
     global _ever

@@ -3,7 +3,8 @@
 A program that takes `_queue` or `select` out of `sys.modules` and imports it again, as CPython's tests do, gets a new
 module object with the functions that block. Python modules need no such care: what they are made of comes from these.
 A finder in front of the others wraps the loader of each module with replaced names; the loader's work done, the names
-of the new module are replaced and written down in the plan, so that uninstalling puts them back.
+of the new module are replaced and written down in the plan, so that uninstalling puts them back. The same finder warns
+of modules that are known to block.
 
 Cost: one look into a dictionary per module that is imported for the first time.
 """
@@ -15,6 +16,7 @@ import types
 from importlib.machinery import BuiltinImporter, ExtensionFileLoader, ModuleSpec
 from typing import Any
 
+from coro.emulation import _blockers
 from coro.emulation._plan import Plan
 
 __all__ = ["Finder"]
@@ -54,7 +56,8 @@ class Finder:
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The module's spec with the loader wrapped; None for modules without replaced names, and for Python modules
         of the standard library."""
-        if fullname in self.asking or (fullname not in self.names and fullname not in self.plan.makers):
+        known = fullname in self.names or fullname in self.plan.makers or fullname in _blockers.KNOWN
+        if not known or fullname in self.asking:
             return None
         self.asking.add(fullname)  # another finder may ask all others, too
         try:
@@ -62,7 +65,8 @@ class Finder:
         finally:
             self.asking.discard(fullname)
         own: Any = None if spec is None else spec.loader
-        changed = fullname in self.plan.makers and hasattr(own, "exec_module")
+        any_kind = fullname in self.plan.makers or fullname in _blockers.KNOWN
+        changed = any_kind and hasattr(own, "exec_module")
         if own is not BuiltinImporter and not isinstance(own, ExtensionFileLoader) and not changed:
             return None
         assert spec is not None
@@ -81,6 +85,7 @@ class Finder:
 
     def replace(self, module: types.ModuleType) -> None:
         """Replace the names of a module that was just loaded."""
+        _blockers.warn_of(module.__name__, stacklevel=3)  # the line with the import
         self.plan.make_all(module)
         for name, new in self.names.get(module.__name__, ()):
             if vars(module).get(name, new) is not new:

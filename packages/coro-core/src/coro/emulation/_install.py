@@ -20,11 +20,13 @@ from collections.abc import Callable
 from typing import Any
 
 from coro._runtime import scheduler
-from coro.emulation import _blocking, _fresh, _instances, _originals
+from coro.emulation import _blockers, _blocking, _fresh, _instances, _originals
 from coro.emulation._modules import (
     asyncio,
     buffered,
     files,
+    foreign,
+    interpreters,
     libraries,
     multiprocessing,
     os,
@@ -46,7 +48,7 @@ __all__ = ["install", "is_installed", "uninstall"]
 
 _ROOMS = (
     *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, subprocess, multiprocessing),
-    *(asyncio, sqlite, libraries, signal),
+    *(asyncio, interpreters, foreign, sqlite, libraries, signal),
 )
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
 _OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")
@@ -108,6 +110,7 @@ def _main_of_run(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _note_main(thread: scheduler.coro) -> None:
     """A loop has begun: its main thread is the program's."""
     _blocking.set_main(thread.id, _real_threading.main_thread().ident)
+    foreign.note_loop()
 
 
 def install() -> None:
@@ -150,6 +153,8 @@ def install() -> None:
                 EmulationWarning,
                 stacklevel=3,
             )
+        for blocker in _blockers.check():
+            _blockers.warn_of(blocker.module, stacklevel=3)
     except BaseException:  # a warning that is an error, for one
         uninstall()
         raise
@@ -175,6 +180,7 @@ def uninstall() -> None:
     scheduler._set_main_wrapper(None)
     _blocking.set_main(0, _real_threading.main_thread().ident)
     signal.give_back()
+    foreign.undo()
     if _state.finder is not None:
         _state.finder.take_out()
         _state.finder = None

@@ -121,6 +121,19 @@ def _has_asyncio_loop(get, set):
     coro_interp_has_loop(get, set)
 
 
+def _share_ctypes_errno(bint share):
+    """Let each thread have an errno of ctypes of its own. ctypes has one for each OS thread; the calling one is the
+    loop's. Returns the object that has it, which must be kept from then on, or None if ctypes has made none yet."""
+    cdef PyObject *own = PyThreadState_GetDict()
+    if not share:
+        coro_interp_ctypes_errno(NULL)
+        return None
+    capsule = None if own == NULL else (<object>own).get("ctypes.error_object")
+    if capsule is not None:
+        coro_interp_ctypes_errno(<int *>PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)))
+    return capsule
+
+
 def abi_version():
     """Version of the C-level interface in the .pxd files; see coro._runtime.abi."""
     return CORO_ABI
