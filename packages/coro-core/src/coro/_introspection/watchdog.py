@@ -32,8 +32,8 @@ def set_watchdog(seconds: float, *, file: Any = None, signum: int | None = None)
     No progress means that a thread runs and does not wait (it computes, or it is stuck in a lock or a system call that
     coro does not know), or that the loop cannot run (another OS thread holds the GIL). A loop with nothing to do is not
     reported. The report has the thread's number and name, its stack of Python functions and, where the C library can
-    tell (glibc, macOS), the file of the C code that it has called. It is written to the descriptor of ``file`` (default:
-    stderr) at the limit, at twice the limit, at four times, and so on.
+    tell (glibc, macOS), the file of the C code that it has called. It is written to the descriptor of ``file``
+    (default: stderr) at the limit, at twice the limit, at four times, and so on.
 
     The watchdog sends the signal ``signum`` to the loop's OS thread (default: SIGURG, which programs ignore by
     default). If it interrupts system calls of other libraries, the kernel restarts them.
