@@ -26,6 +26,7 @@ from coro.emulation._modules import (
     buffered,
     files,
     foreign,
+    imports,
     interpreters,
     libraries,
     multiprocessing,
@@ -48,7 +49,7 @@ __all__ = ["install", "is_installed", "uninstall"]
 
 _ROOMS = (
     *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, subprocess, multiprocessing),
-    *(asyncio, interpreters, foreign, sqlite, libraries, signal),
+    *(asyncio, imports, interpreters, foreign, sqlite, libraries, signal),
 )
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
 _OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")

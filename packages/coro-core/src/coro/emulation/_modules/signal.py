@@ -190,6 +190,12 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     return int(_set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer))
 
 
+def raise_signal(signalnum: int, /) -> None:
+    """Send a signal to the executing process; see signal.raise_signal."""
+    _raise_signal(signalnum)
+    _blocking.fair()
+
+
 _masks = ThreadLocal()
 _NONE: Any = object()
 
@@ -228,12 +234,12 @@ def _by_name(number: int) -> int:
 
 
 _pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
+_raise_signal: Any = signal.raise_signal
 
 
 def plan(p: Plan) -> None:
     """What to replace."""
-    p.replace(signal, "pthread_sigmask", pthread_sigmask)
-    p.replace(signal, "set_wakeup_fd", set_wakeup_fd)
-    p.replace(signal, "signal", emulated_signal)
-    p.replace(signal, "getsignal", getsignal)
-    p.replace(signal, "pause", pause)
+    functions = (pthread_sigmask, set_wakeup_fd, emulated_signal, getsignal, pause, raise_signal)
+    for function in functions:
+        function.__module__ = "signal"  # all that is in the module says that it is
+        p.replace(signal, function.__name__.removeprefix("emulated_"), function)

@@ -12,6 +12,7 @@ import _thread as _native
 import contextvars
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,8 @@ _NATIVE_IDS = 1 << 22
 _start_native: Any = _native.start_new_thread
 _start_joinable_native: Any = getattr(_native, "start_joinable_thread", None)
 _count_native: Any = _native._count
+_current_frames_native: Any = sys._current_frames
+_get_ident_native: Any = _native.get_ident
 _native_id: Any = getattr(_native, "get_native_id", None)
 _sentinel_native: Any = getattr(_native, "_set_sentinel", None)
 _set_name_native: Any = getattr(_native, "set_name", None)
@@ -249,6 +252,22 @@ def set_sentinel() -> Any:
     return record.sentinel
 
 
+def current_frames() -> dict[int, Any]:
+    """Return a dict mapping each thread's ident to its current stack frame; see sys._current_frames. Has all threads of
+    the loop when one of them calls."""
+    frames: dict[Any, Any] = _current_frames_native()
+    if not _blocking.in_thread_of_loop():
+        return frames
+    me = scheduler.current()
+    del frames[_get_ident_native()]  # of the OS thread, in which the calling thread runs
+    for thread in scheduler._all_threads():
+        frame = sys._getframe(1) if thread is me else thread.get_frame()
+        if frame is not None:
+            is_main = thread.id == _blocking.get_main()
+            frames[threading.main_thread().ident if is_main else thread.id] = frame
+    return frames
+
+
 def get_native_id() -> int:
     """The system's number of the calling thread. A coro thread other than the main one has none: it gets a number
     beyond all those, which is its own."""
@@ -313,3 +332,4 @@ def plan(p: Plan) -> None:
     """What to replace."""
     for name, new in replacements().items():
         p.replace(_native, name, new)
+    p.replace(sys, "_current_frames", current_frames)
