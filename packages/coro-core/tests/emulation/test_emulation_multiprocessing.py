@@ -138,6 +138,31 @@ def test_interrupted_waits_leave_the_lock_whole():
     """)
 
 
+def test_a_child_waits_for_its_threads():
+    assert ok(QUIET + """
+import coro
+coro.install_thread_emulation()
+import multiprocessing, threading, time
+
+def child(queue):
+    def late():
+        time.sleep(0.02)
+        queue.put("late")
+    threading.Thread(target=late).start()
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+def main():
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    process.join()
+    print(process.exitcode, queue.empty() or queue.get())
+
+coro.run(main)
+""") == ["0 late"]
+
+
 def test_a_lock_that_nobody_waits_for_any_more_is_free():
     emulated("""
         import multiprocessing, threading, time

@@ -40,7 +40,10 @@ def make_invoke_excepthook() -> Callable[[threading.Thread], None]:
 
 
 def shutdown() -> None:
-    """At the end of the interpreter no coro thread runs any more: nobody must wait for one."""
+    """Wait for the threads that are no daemons. A coro thread calls it at the end of a child of `multiprocessing`. At
+    the end of the interpreter no coro thread runs any more: nobody must wait for one."""
+    if _blocking.in_thread_of_loop():
+        join_threads()
     _thread.end_dead()
     _shutdown_natively()
 
