@@ -6,11 +6,12 @@ from tools.bench._captions import Caption
 from tools.bench._suites import Case, Rival
 
 #: What pip installs for each peer; unbound and nsd are Debian packages.
-DISTRIBUTIONS = {"dnspython": "dnspython"}
+DISTRIBUTIONS = {"dnspython": "dnspython", "aiodns": "aiodns", "pycares": "pycares"}
 CAPTIONS = {
     "dns": Caption(
-        "Name servers and caches",
-        "Processor time of an answer under saturating queries, all of them asked before; memory of one cache entry.",
+        "Name servers, caches and lookups",
+        "Processor time of an answer under saturating queries, all of them asked before; memory of one cache entry; "
+        "processor time of a lookup without a cache, a thousand at a time, from unbound on the same machine.",
     )
 }
 CASES = (
@@ -29,5 +30,12 @@ CASES = (
         {"count": 1_000_000},
         (Rival("dnspython", 0.15, parameters={"count": 100_000}),),
         metric="bytes",
+    ),
+    Case(
+        "dns",
+        "1000 lookups at a time",
+        "lookups.py",
+        {"lookups": 40_000, "concurrent": 1000},
+        (Rival("dnspython", 0.125, parameters={"lookups": 5000}), Rival("aiodns", 0.67), Rival("pycares", 0.83)),
     ),
 )

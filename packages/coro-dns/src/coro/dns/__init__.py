@@ -1,5 +1,6 @@
-"""DNS (RFC 1034, RFC 1035 and what came after): a caching recursive resolver and a server for it.
+"""DNS (RFC 1034, RFC 1035 and what came after): a stub resolver, a caching recursive resolver and a server for it.
 
+    stub_resolver asks the name servers of the system
     cache         the recursive resolver
     server        answers questions over UDP and TCP
     exceptions    what a resolver raises
@@ -26,6 +27,7 @@ with _explained():
         DNS_Runaway_Query_Error,
         DNS_Soft_Error,
     )
+    from coro.dns.stub_resolver import install, uninstall
 
 __version__ = "0.1.0"
 
@@ -41,4 +43,6 @@ __all__ = [
     "DNS_No_Local_Resolvers",
     "DNS_Runaway_Query_Error",
     "DNS_Soft_Error",
+    "install",
+    "uninstall",
 ]

@@ -17,6 +17,7 @@ from coro.dns import _wire
 from coro.dns._recursive import recursor as _recursor
 from coro.dns._recursive.recursor import GLUELESSNESS, RUNAWAY, Answer, Recursor
 from coro.dns._recursive.store import Entry
+from coro.dns._stub.hosts import HostNames, put_in
 from coro.dns._values import number_of, type_name, value_of
 from coro.dns.exceptions import DNS_Hard_Error, DNS_Malformed_Qname_Error
 
@@ -216,12 +217,13 @@ class dns_cache:
         return f"<dns_cache with {len(self._recursor.entries)} entries, {self._recursor.network.sent} datagrams sent>"
 
 
-class resolver:
+class resolver(HostNames):
     """Host names to addresses by a ``dns_cache``, for ``coro.set_resolver``. ``cache`` is the one to use; None makes a
-    new one."""
+    new one. The file ``hosts`` is looked at before."""
 
-    def __init__(self, cache: dns_cache | None = None) -> None:
-        """``cache``: the ``dns_cache`` to ask, or None for a new one."""
+    def __init__(self, cache: dns_cache | None = None, hosts: str = "/etc/hosts") -> None:
+        """``cache``: the ``dns_cache`` to ask, or None for a new one. ``hosts``: the path of a file like /etc/hosts."""
+        super().__init__(hosts)
         self.cache = dns_cache() if cache is None else cache
 
     def gethostbyname(self, name: str, qtype: str = "A") -> str:
@@ -229,36 +231,17 @@ class resolver:
         if there is none."""
         return random.choice(self.resolve_all(name, coro.AF.INET if qtype == "A" else coro.AF.INET6))
 
-    def resolve_ipv4(self, name: str) -> str:
-        """One IPv4 address of a name. Raises coro.NameError if there is none."""
-        return self.gethostbyname(name, "A")
-
-    def resolve_ipv6(self, name: str) -> str:
-        """One IPv6 address of a name. Raises coro.NameError if there is none."""
-        return self.gethostbyname(name, "AAAA")
-
-    def resolve_all(self, name: str, family: int) -> list[str]:
-        """All addresses of a name in one family, ``coro.AF.INET`` or ``coro.AF.INET6``, in random order. A name that is
-        an address is its own. Raises coro.NameError if there are none, DNS_Soft_Error if nobody can tell."""
-        version = 4 if family == coro.AF.INET else 6
-        try:
-            literal = ipaddress.ip_address(name)
-        except ValueError:
-            pass
-        else:
-            if literal.version == version:
-                return [name]
-        try:
-            encoded = name if name.isascii() else name.encode("idna").decode()
-            found = [data for _, data in self.cache.query(encoded, "A" if version == 4 else "AAAA")]
-        except (DNS_Hard_Error, UnicodeError) as e:
-            raise coro.NameError(f"no IPv{version} address for {name!r}: {e}") from e
-        if not found:
-            raise coro.NameError(f"no IPv{version} address for {name!r}")
-        return random.sample(found, len(found))
+    def _find(self, name: str, rtype: int) -> tuple[list[bytes], str]:
+        found = self.cache.answer(name, rtype)
+        if found.rcode:
+            return [], ""
+        data = [one for _, one in found.chosen(rtype)]
+        owners = [record[0] for record in found.answer if record[1] == rtype]
+        canonical = _wire.to_text(owners[0]) if owners else name.removesuffix(".").lower()
+        return random.sample(data, len(data)), canonical
 
 
 def install(cache: dns_cache | None = None) -> Any:
-    """Have ``connect`` of coro's sockets find host names by recursion; returns the resolver before. ``cache``: the
-    ``dns_cache`` to ask, or None for a new one."""
-    return coro.set_resolver(resolver(cache))
+    """Have ``connect`` of coro's sockets, and the emulated ``socket`` module, find host names by recursion; returns the
+    resolver before. ``cache``: the ``dns_cache`` to ask, or None for a new one. ``coro.dns.uninstall`` undoes it."""
+    return put_in(resolver(cache))
