@@ -1,5 +1,7 @@
-"""LDAP (RFC 4510 ff.): messages, filters, names, URLs and LDIF, none of which needs a connection.
+"""LDAP (RFC 4510 ff.): a client, and messages, filters, names, URLs and LDIF, which need no connection.
 
+    client      connections to servers
+    controls    what requests and answers carry beside themselves
     protocol    messages both ways, for clients and servers
     exceptions  errors, with a class for each result code
     query       search filters as text
@@ -16,17 +18,25 @@ from __future__ import annotations
 from coro.ldap._core import explained as _explained
 
 with _explained():
-    from coro.ldap import filters, ldif, protocol, query, url
+    from coro.ldap import client, controls, filters, ldif, protocol, query, url
+    from coro.ldap.client import Client, Referrals
     from coro.ldap.dn import DN, escape_dn_value
     from coro.ldap.exceptions import (
+        ConnectionLost,
         DNError,
         Error,
         LDAPError,
+        LDAPTimeout,
         LDIFError,
         LocalError,
         ProtocolError,
         QuerySyntaxError,
+        ReferralError,
         RemoteError,
+        SASLError,
+        StateError,
+        TLSRequired,
+        TooMuchBuffered,
         URLError,
     )
     from coro.ldap.filters import escape_filter_value
@@ -37,16 +47,27 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DN",
+    "Client",
+    "ConnectionLost",
     "DNError",
     "Error",
     "LDAPError",
+    "LDAPTimeout",
     "LDAPUrl",
     "LDIFError",
     "LocalError",
     "ProtocolError",
     "QuerySyntaxError",
+    "ReferralError",
+    "Referrals",
     "RemoteError",
+    "SASLError",
+    "StateError",
+    "TLSRequired",
+    "TooMuchBuffered",
     "URLError",
+    "client",
+    "controls",
     "escape_dn_value",
     "escape_filter_value",
     "filters",

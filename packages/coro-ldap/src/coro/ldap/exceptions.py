@@ -26,6 +26,7 @@ __all__ = [
     "Canceled",
     "CannotCancel",
     "ConfidentialityRequired",
+    "ConnectionLost",
     "ConstraintViolation",
     "DNError",
     "EntryAlreadyExists",
@@ -37,6 +38,7 @@ __all__ = [
     "InvalidCredentials",
     "InvalidDNSyntax",
     "LDAPError",
+    "LDAPTimeout",
     "LDIFError",
     "LocalError",
     "LoopDetect",
@@ -54,15 +56,20 @@ __all__ = [
     "ProtocolError",
     "ProtocolErrorResult",
     "QuerySyntaxError",
+    "ReferralError",
     "ReferralReceived",
     "RemoteError",
+    "SASLError",
     "SaslBindInProgress",
     "SizeLimitExceeded",
     "SortControlMissing",
+    "StateError",
     "StrongerAuthRequired",
     "SyncRefreshRequired",
+    "TLSRequired",
     "TimeLimitExceeded",
     "TooLate",
+    "TooMuchBuffered",
     "URLError",
     "Unavailable",
     "UnavailableCriticalExtension",
@@ -129,6 +136,41 @@ class LDIFError(LocalError):
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.message}" if self.line else self.message
+
+
+class StateError(LocalError):
+    """The connection cannot do this now: it is closed, it has TLS already, or the thread is within a login."""
+
+
+class TLSRequired(LocalError):
+    """A password would go over the network in clear text.  Use ldaps or StartTLS, or say that it may."""
+
+
+class SASLError(LDAPError):
+    """A login by SASL failed here: the server's messages make no sense, its proof is wrong, or the mechanism is not
+    there."""
+
+
+class ReferralError(LDAPError):
+    """A referral could not be followed: too deep, in a circle, or to a server that the policy does not allow."""
+
+
+class TooMuchBuffered(LocalError):
+    """A program reads the results of a search so slowly, and uses the connection for other things meanwhile, that too
+    many wait in memory.  Use pages, or a connection of its own for the search."""
+
+
+class ConnectionLost(LDAPError, ConnectionError):
+    """The connection ended before the answer came; `__cause__` has the reason if there is one.  What was under way may
+    have happened or not."""
+
+
+class LDAPTimeout(LDAPError, TimeoutError):
+    """The server did not answer within the time of the operation.
+
+    The operation has been abandoned, and the connection goes on.  After a bind or StartTLS it is closed, because
+    nobody can tell who is logged in then.
+    """
 
 
 class ProtocolError(RemoteError):
