@@ -41,7 +41,7 @@ from coro.ldap._client.classic import (
 )
 from coro.ldap._client.link import Link, LinkStatistics, Pending
 from coro.ldap._client.referrals import Chase, Referrals
-from coro.ldap._client.search import Item, Search
+from coro.ldap._client.search import Search
 from coro.ldap._wire import MAX_MESSAGE, Entry
 from coro.ldap.controls import AnyControl, PagedResults
 from coro.ldap.exceptions import (
@@ -561,9 +561,8 @@ class client:
         ConnectionLost, LocalError, ReferralError.
         """
         names = scope_and_names(scope, attributes, None)[1]
-        request = SearchRequest(
-            base, scope, filter_of(filter), names, deref, size_limit, time_limit, types_only  # type: ignore[arg-type]
-        )
+        wanted: Any = filter_of(filter)
+        request = SearchRequest(base, scope, wanted, names, deref, size_limit, time_limit, types_only)
         plain = _plain(controls)
         options: dict[str, Any] = {"timeout": self._time(timeout), "page_size": page_size}
         policy = referrals or self.referrals
@@ -598,11 +597,10 @@ class client:
             return
         cookie = b""
         count = 0
-        between = False  # pages: the server keeps the state of the search
+        running: Search | None = None
         try:
             while True:
                 page = PagedResults(page_size, cookie).control()
-                between = False
                 with Search(self.link, request, [*controls, page], timeout) as running:
                     for batch in running.batches():
                         if limit:
@@ -611,14 +609,12 @@ class client:
                                 yield from batch[: len(batch) - (count - limit)]
                                 raise SizeLimitExceeded(Result(4, "", "the size limit of the search was reached"))
                         yield from batch
-                assert running.result is not None
-                answer = _controls.find(running.result, PagedResults)
-                if answer is None or not answer.cookie:
+                cookie = _next_page(running)
+                if not cookie:
                     return
-                cookie = answer.cookie
-                between = True
         except GeneratorExit:
-            if between and self.alive:
+            # The page has come to its end: the server keeps the state of the search for the next one (RFC 2696, 3).
+            if running is not None and running.skip() and (cookie := _next_page(running)):
                 self.link.send_unanswered(request, [PagedResults(0, cookie).control()])
             raise
 
@@ -779,6 +775,13 @@ class client:
 
 
 Client = client
+
+
+def _next_page(page: Search) -> bytes:
+    """The cookie for the page behind this one; empty if it was the last."""
+    assert page.result is not None
+    answer = _controls.find(page.result, PagedResults)
+    return b"" if answer is None else answer.cookie
 
 
 def _target(addr: Any) -> tuple[Any, str | None, bool]:

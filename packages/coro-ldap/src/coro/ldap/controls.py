@@ -611,7 +611,8 @@ class SessionTracking(TypedControl):
 
     @classmethod
     def _read(cls, value: bytes | None) -> Self:
-        return cls(*[_name(one) for one in _items(_whole(value), 4, 4)])
+        address, host, format, name = _items(_whole(value), 4, 4)
+        return cls(_name(address), _name(host), _name(format), _name(name))
 
 
 # ---- who is logged in
@@ -697,7 +698,11 @@ class PasswordPolicyResponse(TypedControl):
     def _read(cls, value: bytes | None) -> Self:
         parts = _tagged(_items(_whole(value), 0, 2))
         warning = _tagged(_items(parts.get(0, []), 0, 1))
-        return cls(*[_unsigned(found[n]) if n in found else None for found, n in ((warning, 0), (warning, 1), (parts, 1))])
+        expires, grace, error = (
+            _unsigned(found[number]) if number in found else None
+            for found, number in ((warning, 0), (warning, 1), (parts, 1))
+        )
+        return cls(expires, grace, error)
 
 
 def _bare(number: int) -> bytes:
@@ -923,7 +928,7 @@ class Dereference(TypedControl):
 
     @classmethod
     def _read(cls, value: bytes | None) -> Self:
-        found = {}
+        found: dict[str, Sequence[str]] = {}
         for one in _items(_whole(value)):
             name, wanted = _items(one, 2, 2)
             found[_name(name)] = [_name(part) for part in _items(wanted)]

@@ -32,7 +32,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 import coro
-from coro.ldap._wire import MAX_MESSAGE, Entry, Framer, encode_message
+from coro.ldap._wire import MAX_MESSAGE, Framer, encode_message
 from coro.ldap.exceptions import (
     ConnectionLost,
     LDAPError,
@@ -96,7 +96,21 @@ class Pending:
     id: of its messages.  done: whether the last answer has come.  error: why none will come.
     """
 
-    __slots__ = ("_answer", "_event", "_items", "_link", "_many", "_size", "context", "done", "error", "failure", "id", "upgraded")
+    __slots__ = (
+        "_answer",
+        "_event",
+        "_final",
+        "_items",
+        "_link",
+        "_many",
+        "_size",
+        "context",
+        "done",
+        "error",
+        "failure",
+        "id",
+        "upgraded",
+    )
 
     def __init__(self, link: Link, number: int, answer: int) -> None:
         self.id = number
@@ -111,6 +125,7 @@ class Pending:
         self._many = answer == 5
         self._items: deque[tuple[int, Any, int]] = deque()
         self._size = 0
+        self._final: bytes | None = None
         self._event = coro.event()
 
     def __repr__(self) -> str:
@@ -154,6 +169,10 @@ class Pending:
         """The next message, decoded; not for searches."""
         return decode(self.next(timeout)[1])
 
+    def last(self) -> bytes | None:
+        """The last answer, if it has come and nobody has fetched it."""
+        return self._final
+
     def give_up(self, why: str = "the operation was given up") -> str:
         """The answers are not wanted.  Sends Abandon if there are any to come; returns `why`."""
         self._link._give_up(self, why)
@@ -163,6 +182,8 @@ class Pending:
 
     def _put(self, tag: int, payload: Any, size: int) -> None:
         self._items.append((tag, payload, size))
+        if self.done:
+            self._final = payload
         self._size += size
         self._event.set()
 
@@ -272,9 +293,7 @@ class Link:
             self._work.set()
         return pending
 
-    def request(
-        self, op: bytes | Operation, controls: Sequence[Control] = (), timeout: float | None = None
-    ) -> Message:
+    def request(self, op: bytes | Operation, controls: Sequence[Control] = (), timeout: float | None = None) -> Message:
         """Send a request and wait for its answer, whatever its result is.  Intermediate responses are left out.
 
         timeout: seconds for the answer.  Raises what `start` and `Pending.next` raise.
@@ -310,12 +329,11 @@ class Link:
                 self._turn.wait(timeout)
         except coro.TimeoutError as exc:
             self._next_turn()
-            raise LDAPTimeout(
-                f"expected the login that is going on to end within {timeout:g} s, it has not"
-            ) from exc
+            raise LDAPTimeout(f"expected the login that is going on to end within {timeout:g} s, it has not") from exc
         except BaseException:
             self._next_turn()
             raise
+
     def _next_turn(self) -> None:
         if self._owner is None:
             self._turn.wake_one()
@@ -378,7 +396,7 @@ class Link:
         self._abandoned += 1
         if pending._answer == 1 or pending.context is not None:
             # Nobody can tell who is logged in now, or whether TLS begins; and these cannot be abandoned (4.11).
-            self.end(ConnectionLost(f"a login or StartTLS was broken off, which leaves the connection of no use: {why}"))
+            self.end(ConnectionLost(f"a login or StartTLS was broken off, so the connection is of no use: {why}"))
         elif self.alive:
             self.send_unanswered(AbandonRequest(pending.id))
             self._check_drained()
@@ -454,7 +472,9 @@ class Link:
                 continue
             if tag == _ENTRY or tag == _REFERENCE or tag == _INTERMEDIATE:
                 if tag != _INTERMEDIATE and not pending._many:
-                    raise ProtocolError(f"expected the answer {pending._answer} to an operation, got {tag}", number, tag)
+                    raise ProtocolError(
+                        f"expected the answer {pending._answer} to an operation, got {tag}", number, tag
+                    )
                 self._buffered += share
                 pending._put(tag, payload, share)
                 if pending._size > self._limit:

@@ -125,7 +125,8 @@ class Chase:
         for there, url in self._choose(urls, depth, type(op).__name__):
             moved = _moved(op, url)
             try:
-                return there.operation(moved, controls, timeout)
+                result: Result = there.operation(moved, controls, timeout)
+                return result
             except ReferralReceived as exc:
                 return self.operation(moved, exc.result.referrals, controls, timeout, depth + 1)
         raise ReferralError("no referral could be followed")

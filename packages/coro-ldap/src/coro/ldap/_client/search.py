@@ -81,6 +81,14 @@ class Search:
         finally:
             self.close()
 
+    def skip(self) -> bool:
+        """Pass over what has arrived; whether that was the end, and `result` is there.  Does not wait."""
+        op = None if self.result is not None else self._pending.last()
+        if op is not None:
+            found = decode(op).op
+            self.result = found if isinstance(found, SearchResultDone) else None
+        return self.result is not None and not self.result.code
+
     def close(self) -> None:
         """Abandon what has not come yet (RFC 4511, 4.11)."""
         self._pending.give_up()
