@@ -3,6 +3,7 @@ test is about the kernel."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import math
 import os
@@ -10,7 +11,7 @@ import sys
 from typing import Any
 
 import pytest
-from rpc_support import Raw, pair
+from rpc_support import PEER_PREAMBLE, Raw, pair
 
 import coro
 from coro import testing
@@ -28,6 +29,7 @@ from coro.rpc import (
     ProtocolError,
     RemoteError,
 )
+from coro.rpc._wire import frames
 from coro.rpc.packet_stream import PacketStream
 from coro.testing import coro_test, faults
 
@@ -480,6 +482,78 @@ def test_a_goodbye_tells_why() -> None:
     ours.wait_closed()
     with pytest.raises(ConnectionLost, match="limit exceeded.*you talk too much"):
         ours.request(b"x")
+
+
+@coro_test
+def test_the_last_word_says_what_was_not_executed() -> None:
+    """A request that crosses the other side's farewell, and one that cannot even be sent any more."""
+    a, b = testing.stream_pair()
+    ours = PacketStream(a).start()
+    raw = Raw(b)
+    call = ours.begin(b"x")
+    assert raw.receive()[0] == "REQUEST"
+    raw.send("GOODBYE", 0, b"\0\0")
+    raw.send("GOODBYE", 0, b"\0\5")
+    with pytest.raises(GoingAway, match="did not execute"):
+        call.wait()
+    with pytest.raises(GoingAway):
+        ours.request(b"y")
+
+
+@coro_test
+def test_the_last_word_is_read_although_sending_fails() -> None:
+    """The other side has closed: writing is refused before what it has sent was read."""
+
+    class Reset:
+        closed = False
+
+        def __init__(self) -> None:
+            self.refused = coro.event()
+            self.greeted = False
+
+        def recv(self, size: int) -> bytes:
+            if not self.greeted:
+                self.greeted = True
+                return PEER_PREAMBLE
+            self.refused.wait()
+            return frames.encode(frames.KINDS["GOODBYE"], 0, b"\0\5")
+
+        def sendall(self, data: bytes) -> None:
+            if b"payload" in data:
+                self.refused.set()
+                raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+        def close(self) -> None:
+            self.closed = True
+
+    stream = Reset()
+    ours = PacketStream(stream, name="peer").start()
+    call = ours.begin(b"payload")
+    with pytest.raises(GoingAway):
+        call.wait()
+    ours.wait_closed()
+    assert stream.closed
+
+
+@coro_test
+def test_the_last_word_comes_after_all_answers() -> None:
+    a, b = testing.stream_pair()
+    gate = coro.event()
+    ours = PacketStream(a, handler=lambda data: (gate.wait(), data)[1]).start()
+    raw = Raw(b)
+    raw.send("REQUEST", 1, b"x")
+    while not ours.statistics().running:
+        coro.yield_slice()
+    closing = coro.spawn(ours.close)
+    assert raw.receive() == ("GOODBYE", 0, b"\0\0")
+    raw.send("REQUEST", 2, b"y")
+    assert raw.receive()[:2] == ("FAIL", 2)
+    gate.set()
+    assert raw.receive()[:2] == ("REPLY", 1)
+    kind, _, payload = raw.receive()
+    assert kind == "GOODBYE" and payload[:2] == b"\0\5"
+    b.close()
+    assert closing.get() is True
 
 
 @coro_test

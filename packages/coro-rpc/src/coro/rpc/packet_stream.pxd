@@ -86,7 +86,7 @@ cdef class PacketStream:
     cdef object error_class
     cdef str error_text
     cdef bint takes_pieces
-    cdef bint started, writer_idle, peer_going, ready
+    cdef bint started, writer_idle, peer_going, ready, said_done
     cdef unsigned long generation
     cdef dict pending
     cdef dict serving

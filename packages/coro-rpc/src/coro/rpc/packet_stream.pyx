@@ -92,6 +92,13 @@ _CODES = {
     CODE_TOO_BIG: RemoteError,
 }
 _GOODBYES = {0: "it is closing", 1: "protocol error", 2: "limit exceeded", 3: "not authenticated", 4: "idle"}
+# The last word of a side that has closed in order: what it has not answered by now it has not executed.
+_DONE = 5
+# Seconds that a side which has said its last word waits for the other one to close: a connection that is closed while
+# data comes in is reset, and the word may be lost.
+_LINGER = 0.5
+# Seconds after a failure to send in which the reader may find out why: the other side's last word may still be there.
+_LAST_WORD = 1.0
 
 
 class PacketStatistics(NamedTuple):
@@ -507,8 +514,9 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
 
     def close(self, timeout=5.0):
         """Close in order: take no new requests, wait until those under way are answered and everything is sent, at most
-        ``timeout`` seconds, then close the stream. Returns whether all came to their end. Does nothing when it is
-        closed. An interruption closes at once."""
+        ``timeout`` seconds, then tell the other side so and close the stream, once it has closed its own or half a
+        second later. Returns whether all came to their end. Does nothing when it is closed. An interruption closes at
+        once."""
         cdef coro me
         cdef bint orderly = True
         if self.generation != generation:
@@ -528,18 +536,33 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
             self._goodbye(0, "")
         try:
             with move_on_after(timeout) as scope:
-                while self.state != CLOSED and (self.pending or self.serving or self.queued):
-                    self.end_waiters.append(me)
-                    try:
-                        suspend(me, WAIT_OBJECT, self)
-                    finally:
-                        if me in self.end_waiters:
-                            self.end_waiters.remove(me)
+                self._wait_end(me)
+                if self.state != CLOSED and not self.said_done:
+                    self.said_done = True
+                    self._goodbye(_DONE, "what was not answered was not executed")
+                    self._wait_end(me)
             orderly = not scope.expired
+            if orderly:
+                with move_on_after(_LINGER):
+                    while self.state != CLOSED:
+                        self._wait_once(me)
         finally:
             self.abort()
         self._join()
         return orderly
+
+    def _wait_end(self, coro me):
+        """Until nothing is under way and everything is sent, or the connection has ended."""
+        while self.state != CLOSED and (self.pending or self.serving or self.queued):
+            self._wait_once(me)
+
+    def _wait_once(self, coro me):
+        self.end_waiters.append(me)
+        try:
+            suspend(me, WAIT_OBJECT, self)
+        finally:
+            if me in self.end_waiters:
+                self.end_waiters.remove(me)
 
     def abort(self):
         """Close at once: whoever waits gets ConnectionLost. Does not wait."""
@@ -1023,6 +1046,13 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         except Stop:
             pass
         except Exception as e:
+            self.send_began = 0
+            try:
+                with move_on_after(_LAST_WORD):
+                    while self.state != CLOSED:
+                        self._wait_once(me)
+            except Stop:
+                pass
             self.lost(ConnectionLost, f"sending to {self.name} failed: {_text(e)}", e)
             self.kick(None)
         except BaseException:
@@ -1273,6 +1303,9 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
             if len(payload) < 2 or code == 0:
                 self.peer_going = True
                 self._wake_all_room()
+            elif code == _DONE:
+                self.lost(GoingAway, f"{self.name} has closed the connection; it did not execute what it has not "
+                          "answered, so connect anew and repeat it", None)
             else:
                 what = _GOODBYES.get(code, f"code {code}")
                 self.lost(AuthenticationError if code == 3 else ConnectionLost,

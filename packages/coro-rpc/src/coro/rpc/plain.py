@@ -54,6 +54,10 @@ class ConnectionLost(RpcError):
     """The connection ended before the answer came, so the call may have been executed or not."""
 
 
+class GoingAway(ConnectionLost):
+    """The server ended in order before it had begun with the call: repeat it elsewhere."""
+
+
 class CallTimeout(RpcError):
     """The time limit of a call is over; the server was told to stop."""
 
@@ -412,6 +416,8 @@ class Client:
                 self._credit.notify_all()
         elif kind == REQUEST:
             self._send(FAIL, number, b"\x02this client exports nothing")
+        elif kind == GOODBYE and payload[:2] == b"\0\5":
+            raise GoingAway("the server has closed the connection; it did not execute what it has not answered")
         elif kind == GOODBYE and payload[:2] != b"\0\0":
             raise ConnectionLost(f"the server closed the connection: {payload[2:].decode('utf-8', 'replace')}")
 
