@@ -8,6 +8,7 @@ from client_support import HANG, Scripted, in_loop
 import coro
 from coro import amqp
 from coro.amqp import spec, testing
+from coro.amqp._broker.sessions import Session
 
 QUICK = amqp.Recovery(first=0.005, most=0.02)
 
@@ -308,3 +309,68 @@ def test_a_loop_that_ends_with_a_connection_open_says_nothing(capfd: pytest.Capt
     coro.run(main)
     assert kept[1].closed
     assert "Traceback" not in capfd.readouterr().err
+
+
+def recovery_threads() -> list[str]:
+    return [str(thread.name) for thread in coro.all_threads.values() if "amqp recovery" in str(thread.name)]
+
+
+@in_loop
+def test_closing_ends_a_recovery_that_waits_for_the_login() -> None:
+    with testing.Broker() as broker:
+        client = recovering(broker)
+        client.channel().queue_declare("q")
+        broker.silent = True
+        (old,) = broker.sessions
+        old.cut()
+        with coro.timeout(HANG):
+            while not any(each is not old and each.protocol.bytes_in for each in broker.sessions):
+                coro.yield_slice()
+        assert recovery_threads()
+        client.close()
+        with coro.timeout(HANG / 2):
+            while recovery_threads() or broker.sessions:
+                coro.sleep_relative(0.001)
+        assert client.closed and client.error is None
+
+
+@in_loop
+@pytest.mark.parametrize("channels", [1, 2])
+def test_closing_ends_a_recovery_that_declares_anew(monkeypatch, channels: int) -> None:
+    """Its waits are on the channels of the program, then on one that only recovery has."""
+    with testing.Broker() as broker:
+        client = recovering(broker, close_timeout=0.01)
+        client.channel().queue_declare("q", durable=True)
+        (old,) = broker.sessions
+        old.cut()
+        flush = Session._flush
+        monkeypatch.setattr(Session, "_flush", lambda self: flush(self) if len(self.channels) < channels else None)
+        with coro.timeout(HANG):
+            while not any(each is not old and len(each.channels) == channels for each in broker.sessions):
+                coro.yield_slice()
+        assert recovery_threads()
+        client.close()
+        with coro.timeout(HANG / 2):
+            while recovery_threads() or broker.sessions:
+                coro.sleep_relative(0.001)
+        assert client.closed and client.error is None
+
+
+@in_loop
+def test_closing_as_recovery_gets_its_connection_leaves_none(monkeypatch) -> None:
+    with testing.Broker() as broker:
+        client = recovering(broker)
+        client.channel()
+        connect = client._connect
+
+        def late():
+            link = connect()
+            client.close()
+            return link
+
+        monkeypatch.setattr(client, "_connect", late)
+        broker.cut_connections()
+        with coro.timeout(HANG / 2):
+            while recovery_threads() or broker.sessions or not client.closed:
+                coro.sleep_relative(0.001)
+        assert client.error is None

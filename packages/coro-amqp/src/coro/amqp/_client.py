@@ -389,8 +389,10 @@ class client(ClassicFrames):
         self._state = "closed"
         self._recovering = False
         self.error = error
-        for each in list(self.channels.values()):
+        # also the one that recovery may be declaring things on
+        for each in [*self.channels.values(), *(self._link.channels.values() if self._link is not None else ())]:
             each._end(error)
+        self._stop_recovery()
         self._up.set()
         self._ended.set()
         self.closed_cv.wake_all()
@@ -416,12 +418,19 @@ class client(ClassicFrames):
         try:
             self._recover_until_it_works()
         except BaseException as exc:
-            self._finish(ConnectionLost(f"recovery was ended by {type(exc).__name__}"))
+            if self._state == "open":
+                self._finish(ConnectionLost(f"recovery was ended by {type(exc).__name__}"))
             if not isinstance(exc, Exception):
                 raise
             LOG.exc()
         finally:
             self._recoverer = None
+
+    def _stop_recovery(self) -> None:
+        """Nobody wants another connection any more, so do not wait for one."""
+        thread = self._recoverer
+        if thread is not None and thread is not coro.current():
+            thread.shutdown()
 
     def _recover_until_it_works(self) -> None:
         rule = self.recovery
@@ -439,8 +448,13 @@ class client(ClassicFrames):
             link: Link | None = None
             try:
                 link = self._connect()
+                if self._state != "open":
+                    link.end(StateError("the connection was closed"))
+                    return
                 self._link = link
                 self._restore(link, rule)
+                if self._state != "open":
+                    return  # and whoever closes it ends the connection
                 if link.alive:
                     self._recovering = False
                     self._recovered_at = ticks.get_now()
@@ -700,6 +714,7 @@ class client(ClassicFrames):
             self._state = "closed"
             return
         self._state = "closing"
+        self._stop_recovery()
         link = self._link
         if link is None or not link.alive:
             self._finish(None)
