@@ -6,9 +6,14 @@ from tools.bench._captions import Caption
 from tools.bench._suites import Case, Rival
 
 #: What pip installs for each peer.
-DISTRIBUTIONS = {"pyasn1": "pyasn1", "asn1crypto": "asn1crypto"}
+DISTRIBUTIONS = {"pyasn1": "pyasn1", "asn1crypto": "asn1crypto", "ldap3": "ldap3", "python-ldap": "python-ldap"}
 CAPTIONS = {
-    "ldap": Caption("BER", "Processor time of reading or writing all values of one message, and of writing it again.")
+    "ldap": Caption("BER", "Processor time of reading or writing all values of one message, and of writing it again."),
+    "ldap-client": Caption(
+        "LDAP: a client against one slapd",
+        "Processor time of the client for one entry of twenty attributes, or for one login.",
+        {"c": "C, libldap"},
+    ),
 }
 RIVALS = (Rival("pyasn1", 0.025), Rival("asn1crypto", 0.083))
 CASES = (
@@ -17,4 +22,18 @@ CASES = (
     Case("ldap", "writing a certificate", "codec.py", {"what": "write-certificate", "count": 300}, RIVALS),
     Case("ldap", "reading an entry of a search", "codec.py", {"what": "read-entry", "count": 300}, RIVALS),
     Case("ldap", "writing an entry of a search", "codec.py", {"what": "write-entry", "count": 300}, RIVALS),
+    Case(
+        "ldap-client",
+        "search of 10 000 entries",
+        "directory.py",
+        {"what": "search", "count": 30_000},
+        (Rival("ldap3", 0.08), Rival("python-ldap", 0.5), Rival("c", 1.0)),
+    ),
+    Case(
+        "ldap-client",
+        "200 concurrent binds",
+        "directory.py",
+        {"what": "bind", "count": 4_000},
+        (Rival("ldap3", 0.15), Rival("python-ldap", 1.0), Rival("c")),
+    ),
 )

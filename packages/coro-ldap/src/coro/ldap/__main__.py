@@ -1,4 +1,4 @@
-"""``python -m coro.ldap serve``: an LDAP server for a folder or an LDIF file, from the command line."""
+"""``python -m coro.ldap``: an LDAP server for a folder or an LDIF file, and a client, from the command line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import coro
+from coro.ldap._cli import COMMANDS, add_commands
 from coro.ldap.exceptions import LDAPError
 from coro.ldap.server import DEFAULT_RULES, Directory, Level, Limits, Rule, Server, Store
 
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--require-tls", action="store_true", help="take passwords only over TLS")
     serve.add_argument("--connections", type=int, default=Limits.connections, help="at a time")
     serve.add_argument("--json", action="store_true", help="say where it listens as JSON")
+    add_commands(commands)
     return parser
 
 
@@ -107,6 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     args = _parser().parse_args(argv)
     try:
+        if args.command in COMMANDS:
+            code: int = coro.run(COMMANDS[args.command], args)
+            return code
         coro.run(_serve, args)
     except KeyboardInterrupt:
         return 130

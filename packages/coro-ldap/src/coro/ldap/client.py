@@ -161,7 +161,8 @@ class client:
     connect_timeout: seconds for the connection and TLS.  cleartext_passwords: True lets passwords go over the network
     without TLS; over loopback and UNIX sockets they always may.  max_message: bytes of a message at most.  on_notice:
     called with each unsolicited notification, an `ExtendedResponse`.  referrals: how those are followed; None for not
-    at all.
+    at all.  concurrent_pages: whether several searches may be read in pages at the same time.  Active Directory lets
+    them; OpenLDAP keeps the state of one for each connection, so others meanwhile are not read in pages.
 
     Raises OSError if there is no connection, LDAPTimeout, and coro.tls.HandshakeError and its kinds.
     """
@@ -179,7 +180,10 @@ class client:
         max_message: int = MAX_MESSAGE,
         on_notice: Callable[[ExtendedResponse], object] | None = None,
         referrals: Referrals | None = None,
+        concurrent_pages: bool = False,
     ) -> None:
+        self.concurrent_pages = concurrent_pages
+        self._paging = 0  # searches that are read in pages
         self.default_timeout = timeout
         self.ldap_protocol_version = 3
         self.cleartext_passwords = cleartext_passwords
@@ -191,6 +195,7 @@ class client:
             "tls": tls, "starttls": starttls, "server_hostname": server_hostname, "timeout": timeout,
             "connect_timeout": connect_timeout, "cleartext_passwords": cleartext_passwords,
             "max_message": max_message, "on_notice": on_notice, "referrals": referrals,
+            "concurrent_pages": concurrent_pages,
         }  # fmt: skip
         self._tls = tls
         if isinstance(addr, str) and is_ldap_url(addr):
@@ -354,7 +359,7 @@ class client:
                 break
         # Compared from behind the id on: a diagnostic message, which others may influence, must not look like this.
         if payload[1] == len(payload) - 2 and payload[4 + payload[3] :] == _PLAIN_SUCCESS:
-            return Reply(("application", 1, [0, b"", b""]), BindResponse())
+            return Reply(("application", 1, [0, b"", b""]))
         reply = _reply(payload)
         if reply.result.code not in (0, 14):
             raise error_for(reply.result)
@@ -388,12 +393,16 @@ class client:
             self.check_secret()
         op = encode_simple_bind(self.ldap_protocol_version, name, password)
         seconds = self._time(timeout)
-        with self.link.exclusive(seconds):
+        link = self.link
+        link.begin_alone(seconds)
+        try:
             self.bound_as = ""
             reply = self._bind(op, controls, seconds)
-            if reply.result.code == 14:
+            if reply[2][0]:
                 raise error_for(reply.result)
             self.bound_as = name if isinstance(name, str) else name.decode("utf-8", "replace")
+        finally:
+            link.end_alone()
         return reply
 
     def bind_step(
@@ -511,11 +520,14 @@ class client:
             base_object, scope, deref_aliases, size_limit, time_limit, types_only, filter, which_attrs, compatibility
         )
         found: list[list[Any]] = []
+        names: dict[str, bytes] = {}
         with Search(self.link, op, (), self.default_timeout) as running:
             for item in running:
                 if isinstance(item, Entry):
-                    pairs = [[_raw(name), values] for name, values in item.attributes.items()]
-                    found.append([_raw(item.dn), pairs])
+                    held = item.attributes
+                    for name in held.keys() - names.keys():
+                        names[name] = _raw(name)
+                    found.append([_raw(item.dn), [[names[name], values] for name, values in held.items()]])
         return found
 
     def stream(
@@ -592,12 +604,18 @@ class client:
     ) -> Iterator[Any]:
         """Entries and references of a search, in pages if that makes sense."""
         limit = request.size_limit
-        if page_size <= 0 or 0 < limit <= page_size or any(one.oid in _NO_PAGES for one in controls):
+        if (
+            page_size <= 0
+            or 0 < limit <= page_size
+            or (self._paging and not self.concurrent_pages)
+            or any(one.oid in _NO_PAGES for one in controls)
+        ):
             yield from Search(self.link, request, controls, timeout)
             return
         cookie = b""
         count = 0
         running: Search | None = None
+        self._paging += 1
         try:
             while True:
                 page = PagedResults(page_size, cookie).control()
@@ -617,6 +635,8 @@ class client:
             if running is not None and running.skip() and (cookie := _next_page(running)):
                 self.link.send_unanswered(request, [PagedResults(0, cookie).control()])
             raise
+        finally:
+            self._paging -= 1
 
     def read(
         self,

@@ -16,6 +16,7 @@ from coro.ldap.protocol import (
     STARTTLS,
     AbandonRequest,
     BindRequest,
+    BindResponse,
     Control,
     ExtendedRequest,
     Result,
@@ -150,15 +151,24 @@ RESULT._reverse_map = {
 class Reply(tuple[str, int, list[Any]]):
     """A raw answer: ("application", tag, [code, matched_dn, diagnostic, ...]) with bytes for all strings.
 
-    result: the same as a `Result`.  controls: those that came with it.
+    `result` is the same as a `Result`, `controls` are those that came with it.
     """
 
-    result: Result
+    _result: Result | None = None
 
-    def __new__(cls, raw: tuple[str, int, list[Any]], result: Result) -> Reply:
+    def __new__(cls, raw: tuple[str, int, list[Any]], result: Result | None = None) -> Reply:
+        """result: None for success of a bind."""
         made = super().__new__(cls, raw)
-        made.result = result
+        if result is not None:
+            made._result = result
         return made
+
+    @property
+    def result(self) -> Result:
+        """The answer as an object of `coro.ldap.protocol`."""
+        if self._result is None:
+            self._result = BindResponse()
+        return self._result
 
     @property
     def controls(self) -> tuple[Control, ...]:
@@ -222,7 +232,7 @@ def encode_bind_request(version: int, name: str | bytes, auth_data: bytes) -> by
 def encode_simple_bind(version: int, name: str | bytes, login: str | bytes) -> bytes:
     """A bind with a password (RFC 4511, 4.2)."""
     secret = login.encode("utf-8", "surrogateescape") if isinstance(login, str) else login
-    return encode_bind_request(version, name, ber.CONTEXT(AUTH.simple, False, secret))
+    return encode_bind_request(version, name, ber.CONTEXT(0, False, secret))
 
 
 def encode_sasl_bind(

@@ -232,7 +232,8 @@ class Link:
         self._output: list[bytes] = []
         self._work = coro.event()
         self._sending = False
-        self._idle = coro.event()  # the writer has sent everything
+        self._closing = False
+        self._idle = coro.event()  # the writer has sent everything, when closing
         self._room = coro.event()  # a paused reader
         self._paused = False
         self._buffered = 0
@@ -269,7 +270,7 @@ class Link:
         op: an operation, or its encoding.  timeout: seconds to be held back at most.  Raises why the connection ended
         if it did; LocalError for what cannot be sent; LDAPTimeout.
         """
-        if self._owner is not None:
+        if self._owner is not None and self._owner is not coro.current():
             self._wait_turn(timeout)
             self._next_turn()  # it does not keep the turn
         if not self.alive:
@@ -321,9 +322,6 @@ class Link:
 
     def _wait_turn(self, timeout: float | None) -> None:
         """Wait while another thread is within `exclusive`."""
-        me = coro.current()
-        if self._owner is me:
-            return
         try:
             while self._owner is not None and self.alive:
                 self._turn.wait(timeout)
@@ -345,21 +343,33 @@ class Link:
         timeout: seconds to wait until the other operations have been answered.  Raises LDAPTimeout, and StateError if
         this thread is in such a block already.
         """
+        self.begin_alone(timeout)
+        try:
+            yield
+        finally:
+            self.end_alone()
+
+    def begin_alone(self, timeout: float | None) -> None:
+        """The beginning of `exclusive`; `end_alone` has to follow unless this raises."""
         me = coro.current()
-        if self._owner is me:
-            raise StateError("expected one login at a time, this thread is within one")
         if self._owner is not None:
+            if self._owner is me:
+                raise StateError("expected one login at a time, this thread is within one")
             self._wait_turn(timeout)
         if not self.alive:
             self._raise_error()
         self._owner = me
-        try:
-            if self._pending:
+        if self._pending:
+            try:
                 self._wait_drained(timeout)
-            yield
-        finally:
-            self._owner = None
-            self._turn.wake_one()
+            except BaseException:
+                self.end_alone()
+                raise
+
+    def end_alone(self) -> None:
+        """Let others go on."""
+        self._owner = None
+        self._turn.wake_one()
 
     def _wait_drained(self, timeout: float | None) -> None:
         try:
@@ -413,7 +423,8 @@ class Link:
                 output = self._output
                 if not output:
                     self._sending = False
-                    self._idle.set()
+                    if self._closing:
+                        self._idle.set()
                     self._work.clear()
                     self._work.wait()
                     self._sending = True
@@ -443,8 +454,8 @@ class Link:
                     continue
                 data = self.sock.recv(RECEIVED)
                 if not data:
-                    self._framer.close()
-                    raise ConnectionLost(f"{self.name} closed the connection without a word")
+                    where = " within a message" if self._framer.buffered else " without a word"
+                    raise ConnectionLost(f"{self.name} closed the connection{where}")
                 self._bytes_in += len(data)
                 self._take(self._framer.receive(data), len(data))
         except (LDAPError, OSError, EOFError, coro.ClosedError) as exc:
@@ -550,7 +561,7 @@ class Link:
         """Say goodbye (RFC 4511, 4.3) and close.  Operations under way fail.  timeout: seconds to send the farewell."""
         if not self.alive:
             return
-        self._idle.clear()
+        self._closing = True
         self.send_unanswered(UnbindRequest())
         try:
             with coro.move_on_after(timeout):
