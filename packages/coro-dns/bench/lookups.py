@@ -157,7 +157,7 @@ def aiodns(lookups: int, concurrent: int) -> Figures:
             await resolver.query_dns(name, "A")
 
     async def run(at: int) -> Figures:
-        resolver = aiodns.DNSResolver(nameservers=[HOST], udp_port=at, tcp_port=at)
+        resolver = aiodns.DNSResolver(nameservers=[HOST], udp_port=at, tcp_port=at, socket_receive_buffer_size=1 << 22)
         await asyncio.gather(*(worker(resolver) for _ in range(concurrent)))
         return clock.figures()
 

@@ -1,5 +1,5 @@
 """``python -m coro.dns serve`` is a resolver for this machine or network, ``python -m coro.dns query NAME [TYPE]`` asks
-the root and whom it names, or the resolvers given with ``--forward``."""
+a question as dig(1) does, and ``python -m coro.dns cache`` shows what a running ``serve`` has in its cache."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import coro
-from coro.dns import DNS_Error, DNS_Hard_Error
-from coro.dns._values import number_of, type_name, value_of
+from coro.dns import DNS_Error, DNS_Hard_Error, _ask
+from coro.dns._values import type_name, value_of
 from coro.dns.cache import dns_cache
 from coro.dns.server import Server
 from coro.prefork import Worker
@@ -70,12 +70,26 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes, each with a cache of its own (1)"
     )
-    query = commands.add_parser("query", parents=[both], help="ask a question")
-    query.add_argument("name")
-    query.add_argument("type", nargs="?", default="A", type=number_of, help="A, MX, TXT, TYPE65280 ... (A)")
-    query.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for everything (10)")
-    query.add_argument("--json", action="store_true", help="one JSON object")
+    _ask.options(commands.add_parser("query", parents=[both], help="ask a question"))
+    cache = commands.add_parser("cache", help="look into the cache of a running resolver, or clean it")
+    cache.add_argument("name", nargs="?", default="", help="only this name and those below it")
+    cache.add_argument(
+        "--at", type=_address, default=("127.0.0.1", 9153), metavar="ADDRESS", help="its --metrics (127.0.0.1:9153)"
+    )
+    cache.add_argument("--forget", action="store_true", help="drop what is kept about the name and those below it")
+    cache.add_argument("--counters", action="store_true", help="show the counters")
     return parser
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options. In "query" words may stand between options, which argparse itself does not allow."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and (options.command != "query" or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.words += rest
+    return options
 
 
 def _cache(options: argparse.Namespace, size: int) -> dns_cache:
@@ -92,6 +106,24 @@ def _blocked(path: Path | None) -> list[str]:
     return [name for line in lines for name in (line[1:] or line)]
 
 
+def _page(server: Server, request: bytes) -> str:
+    """What a request gets: the counters, or the cache. Only our own command may clean it: no page in a browser can send
+    its header to another site unasked."""
+    words = request.split(b"\r\n", 1)[0].split()
+    kind, _, name = (words[1] if len(words) > 1 else b"").decode("ascii", "replace").partition("?")
+    if kind == "/forget" and words[0] == b"POST" and b"\r\nCoro-Dns: forget\r\n" in request:
+        dropped = server.cache.forget(name, True)
+        server.forget(name, True)
+        return f"{dropped}\n"
+    if kind == "/cache":
+        return "".join(
+            f"{owner}\t{left}\t{rtype}\t{json.dumps(_plain(data))}\n"
+            for owner, rtype, left, data in server.cache.dump()
+            if not name or owner == name or owner.endswith("." + name)
+        )
+    return server.metrics()
+
+
 def _metrics(listener: coro.sock, server: Server) -> None:
     while True:
         try:
@@ -100,8 +132,7 @@ def _metrics(listener: coro.sock, server: Server) -> None:
             return
         try:
             with sock, coro.timeout(5):
-                sock.recv(4096)
-                text = server.metrics().encode()
+                text = _page(server, sock.recv(4096)).encode()
                 head = f"HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(text)}"
                 sock.send(head.encode() + b"\r\n\r\n" + text)
         except (OSError, coro.TimeoutError):
@@ -141,14 +172,41 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
+def _look(options: argparse.Namespace) -> int:
+    """The command "cache"."""
+    name = options.name.strip(".").lower()
+    path = "" if options.counters else f"forget?{name}" if options.forget else f"cache?{name}"
+    request = f"{'POST' if options.forget else 'GET'} /{path} HTTP/1.0\r\nCoro-Dns: forget\r\n\r\n"
+    try:
+        with coro.timeout(10), coro.connect(*options.at) as sock:
+            sock.send(request.encode())
+            reply = b"".join(iter(lambda: sock.recv(65536), b""))
+    except OSError as e:
+        print(f"coro.dns: {e}; is there a `serve` with --metrics?", file=sys.stderr)
+        return 2
+    text = reply.partition(b"\r\n\r\n")[2].decode()
+    print(f"entries dropped: {text}" if options.forget else text, end="")
+    return 0
+
+
 def _query(options: argparse.Namespace) -> int:
+    if not (options.root or options.forward or options.recurse):
+        return _ask.ask(options)
+    try:
+        _, name, rtype = _ask._words(options)
+        options.name, options.type = name, rtype
+    except ValueError as e:
+        print(f"coro.dns: {e}", file=sys.stderr)
+        return 2
     try:
         found = _cache(options, 10_000).answer(options.name, options.type, options.timeout)
     except (DNS_Hard_Error, DNS_Error) as e:
         print(f"coro.dns: {e}", file=sys.stderr)
         return 2
     records = [(ttl, _plain(value_of(options.type, data))) for ttl, data in found.chosen(options.type)]
-    if options.json:
+    if options.short:
+        print("".join(f"{_ask.shown(options.type, data)}\n" for _, data in found.chosen(options.type)), end="")
+    elif options.json:
         print(json.dumps({"rcode": found.rcode, "records": [{"ttl": ttl, "data": data} for ttl, data in records]}))
     else:
         for ttl, data in records:
@@ -162,13 +220,14 @@ def _query(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the status: 0, 1 without records, 2 if nobody can tell."""
-    options = _parser().parse_args(arguments)
+    options = _parsed(arguments)
     if options.command == "serve" and options.workers > 1:
         if any(not port for _, port in options.listen or ()):
             print("coro.dns: several workers share their addresses, so --listen needs a port", file=sys.stderr)
             return 2
         return 1 if coro.prefork(options.workers, functools.partial(_serve, options)).failed else 0
-    return int(coro.run(_serve if options.command == "serve" else _query, options))
+    command = {"serve": _serve, "query": _query, "cache": _look}[options.command]
+    return int(coro.run(command, options))
 
 
 if __name__ == "__main__":
