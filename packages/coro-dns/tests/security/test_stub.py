@@ -101,7 +101,7 @@ def test_a_server_that_loses_the_letters_decides_over_tcp():
         return _wire.build(query.id, 0x8180, query.qname, A, 1, [record(_wire.to_text(query.qname), A, "192.0.2.1")])
 
     with fakes({1: lower}) as servers, over_tcp(servers, {1: lower}) as connections:
-        r = resolver(servers, attempt_timeout=0.1)
+        r = resolver(servers, attempt_timeout=0.3)
         assert r.query("www.a-long-name.example") == RIGHT
         assert r.query("www.other-long-name.example") == RIGHT
         assert len(connections) == 1 and [kind for _, _, kind in servers.asked].count(A) == 3

@@ -14,6 +14,7 @@ import coro
 import coro.dns
 from coro.dns import _wire
 from coro.dns._stub import destinations, system
+from coro.dns._stub import hosts as hosts_module
 from coro.dns.stub_resolver import LookupFailed, stub_resolver
 
 FOUR, SIX = int(socket.AF_INET), int(socket.AF_INET6)
@@ -131,6 +132,25 @@ def test_names_that_are_none():
             r.gethostbyname("both.test", "MX")
         with pytest.raises(LookupFailed):
             r.resolve_ipv4("broken.test")
+
+
+@in_loop
+def test_local_names_are_the_systems_if_it_has_multicast_dns(tmp_path, monkeypatch):
+    nsswitch = tmp_path / "nsswitch.conf"
+    asked = []
+
+    def system(name, *rest):
+        asked.append(name)
+        return [(FOUR, 1, 6, "", ("192.0.2.44", 0))]
+
+    monkeypatch.setattr(hosts_module, "_GETADDRINFO", system)
+    with fakes({1: address}) as servers:
+        r = resolver(servers, nsswitch=str(nsswitch), search=[])
+        nsswitch.write_text("passwd: files\nhosts: files dns # mdns\n")
+        assert r.resolve_ipv4("printer.local") == "192.0.2.1"
+        nsswitch.write_text("passwd: files\nhosts: files mdns4_minimal [NOTFOUND=return] dns\n")
+        assert r.resolve_ipv4("printer.local") == "192.0.2.44"
+        assert asked == ["printer.local"] and len(servers.asked) == 1
 
 
 @in_loop
