@@ -4,6 +4,7 @@
     controls    what requests and answers carry beside themselves
     protocol    messages both ways, for clients and servers
     exceptions  errors, with a class for each result code
+    sasl        logins by mechanisms other than a simple password
     query       search filters as text
     filters     search filters as objects
     dn          distinguished names
@@ -18,7 +19,7 @@ from __future__ import annotations
 from coro.ldap._core import explained as _explained
 
 with _explained():
-    from coro.ldap import client, controls, filters, ldif, protocol, query, url
+    from coro.ldap import client, controls, filters, ldif, protocol, query, sasl, url
     from coro.ldap.client import Client, Referrals
     from coro.ldap.dn import DN, escape_dn_value
     from coro.ldap.exceptions import (
@@ -75,5 +76,6 @@ __all__ = [
     "ldif",
     "protocol",
     "query",
+    "sasl",
     "url",
 ]
