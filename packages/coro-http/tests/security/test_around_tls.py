@@ -182,7 +182,7 @@ def test_wss(deflate: bool | None, tmp_path: Path) -> None:
                     assert ws.receive() == message
             with pytest.raises(OSError, match="certificate"):
                 websocket.connect(url)
-            with pytest.raises((OSError, websocket.HandshakeError)):
+            with pytest.raises(websocket.HandshakeError, match="TLS on this port.*wss://"):
                 websocket.connect(f"ws://localhost:{server.port}/")
 
     run()

@@ -9,7 +9,7 @@ from http_support import connected, in_loop, messages, serving, statuses, talk, 
 
 import coro
 from coro import http
-from coro.http import _connection, _server
+from coro.http import _connection, _server, json_rpc
 from coro.http.client import Client
 from coro.http.cookies import MOST_COOKIES, parse_cookie
 from coro.testing import virtual_clock
@@ -108,6 +108,30 @@ def test_failing_handlers_fill_no_log(late: bool, lines: Lines) -> None:
                 talk(server, GET % (b"/", b""))
             assert lines.count(("exception",)) == 3
             assert server.statistics()["unlogged"] == 17
+
+    run()
+
+
+def test_failing_methods_of_json_rpc_fill_no_log(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in requests of their own nor in batches."""
+    monkeypatch.setattr(json_rpc, "LOG", lines)
+
+    def fail(method: str, params: Any) -> None:
+        raise ZeroDivisionError
+
+    @in_loop
+    def run() -> None:
+        server: Any
+        with serving(json_rpc.json_rpc_handler(fail), log_limit=3) as server:
+            with json_rpc.json_rpc_remote(f"http://127.0.0.1:{server.port}/jsonrpc") as remote:
+                for _ in range(10):
+                    with pytest.raises(json_rpc.RPCError, match="internal error"):
+                        remote.fail()
+                assert len(remote.batch([("fail",)] * 50)) == 50
+            assert lines == [("exception",)] * 3
+            assert server.statistics()["unlogged"] == 57
+        assert json_rpc.json_rpc_handler(fail).answer(b'{"jsonrpc": "2.0", "method": "fail", "id": 1}') is not None
+        assert len(lines) == 4
 
     run()
 

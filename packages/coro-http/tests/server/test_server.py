@@ -421,3 +421,32 @@ class TestClassic:
         with serving(lambda request: request.error(400, "<script>")) as server:
             body = messages(talk(server, GET % b"/"))[0][2]
             assert b"&lt;script&gt;" in body and b"<script>" not in body
+
+
+def test_the_loop_ends_under_a_server() -> None:
+    """A server that is closed while the loop ends can start no thread any more, and needs none."""
+    ended: list[str] = []
+
+    def host(ready: Any) -> None:
+        with http.server(lambda request: "x", ("127.0.0.1", 0)) as server:
+            with connected(server) as conn:
+                conn.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert conn.recv(1000).startswith(b"HTTP/1.1 200")
+                ready.set()
+                try:
+                    coro.sleep_relative(3600)
+                finally:
+                    try:
+                        server.stop()
+                        server.close()
+                        ended.append("in order")
+                    except coro.exceptions.LoopError as e:
+                        ended.append(str(e))
+
+    def main() -> None:
+        ready = coro.event()
+        coro.spawn(host, ready, daemon=True)
+        ready.wait()
+
+    coro.run(main)
+    assert ended == ["in order"]

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import coro
-from coro.exceptions import SimultaneousError
+from coro.exceptions import LoopError, SimultaneousError
 from coro.http import h1
 from coro.http._connection import LOG, LOG_HANDLERS, Registry, connection, http_request
 from coro.http.exceptions import HTTPException, RemoteError
@@ -364,8 +364,12 @@ class server:
         made.run()
 
     def _start_sweeper(self) -> None:
-        self._sweeper += 1
-        coro.spawn(self._sweep, self._sweeper, thread_name="deadlines of the HTTP server", daemon=True)
+        number = self._sweeper + 1
+        try:
+            coro.spawn(self._sweep, number, thread_name="deadlines of the HTTP server", daemon=True)
+        except LoopError:
+            return  # the loop is ending, and interrupts the connections itself
+        self._sweeper = number
 
     def _sweep(self, number: int) -> None:
         """Ends what is late, as long as there are connections."""

@@ -99,7 +99,8 @@ class json_rpc_handler:
         if request.method != "post":
             request.respond(405, [("Allow", "POST")], b"")
             return
-        answer = self.answer(request.read(self.most))
+        registry = getattr(getattr(request, "server", None), "registry", None)
+        answer = self.answer(request.read(self.most), None if registry is None else registry.may_log)
         if answer is None:
             request.respond(204, [], b"")
         else:
@@ -107,21 +108,23 @@ class json_rpc_handler:
 
     __call__ = handle_request
 
-    def answer(self, data: bytes) -> bytes | None:
-        """What to answer to a body; None if it has notifications only."""
+    def answer(self, data: bytes, may_log: Callable[[], bool] | None = None) -> bytes | None:
+        """What to answer to a body; None if it has notifications only. may_log: asked before the traceback of a failure
+        is logged; a server asks for its ``log_limit``. None: each is logged."""
         try:
             given = json.loads(data)
         except (ValueError, RecursionError):
             return _dumped(_failed(RPCError(PARSE_ERROR), None, True))
+        may_log = _always if may_log is None else may_log
         if not isinstance(given, list):
-            one = self._one(given)
+            one = self._one(given, may_log)
             return None if one is None else _dumped(one)
         if not given or len(given) > MOST_CALLS:
             return _dumped(_failed(RPCError(INVALID_REQUEST), None, True))
-        answers = [answer for answer in map(self._one, given) if answer is not None]
+        answers = [answer for answer in (self._one(call, may_log) for call in given) if answer is not None]
         return _dumped(answers) if answers else None
 
-    def _one(self, call: Any) -> dict[str, Any] | None:
+    def _one(self, call: Any, may_log: Callable[[], bool]) -> dict[str, Any] | None:
         modern = not isinstance(call, dict) or "jsonrpc" in call
         number = call.get("id") if isinstance(call, dict) else None
         if not isinstance(number, (str, int, float, type(None))):
@@ -141,13 +144,17 @@ class json_rpc_handler:
             answer = _failed(e, number, modern)
         except Exception as e:
             code = METHOD_NOT_FOUND if _is_missing(e, call["method"]) else INTERNAL_ERROR
-            if code == INTERNAL_ERROR:
+            if code == INTERNAL_ERROR and may_log():
                 LOG.exc()
             answer = _failed(RPCError(code), number, modern)
         if "id" not in call or (not modern and number is None):
             return None  # a notification
         answer["id"] = number
         return answer
+
+
+def _always() -> bool:
+    return True
 
 
 def _is_missing(error: Exception, method: str) -> bool:

@@ -78,6 +78,8 @@ CLOSE_TIMEOUT = 5.0
 HANDSHAKE_TIMEOUT = 10.0
 #: Bytes of the body of an answer that is no WebSocket which go into the exception.
 SHOWN_BODY = 4096
+#: How a server that expects TLS answers what is none: an alert, or its handshake (RFC 8446 5.1).
+_TLS_ALERT, _TLS_HANDSHAKE = b"\x15\x03", b"\x16\x03"
 
 _Headers = Iterable[tuple[str, str]]
 
@@ -288,14 +290,18 @@ def _wrap(conn: Any, tls: Any, host: str) -> Any:
 def _response(conn: Any, codec: Any) -> tuple[Any, bytes]:
     """The head of the answer, and the beginning of its body when it is not 101."""
     answer = None
-    body = b""
+    body = first = b""
     while True:
         try:
             event = codec.next_event()
         except RemoteError as e:
-            raise HandshakeError(f"the answer is not HTTP: {e}") from e
+            if first[:2] in (_TLS_ALERT, _TLS_HANDSHAKE):
+                raise HandshakeError("expected HTTP, but the server speaks TLS on this port: use wss://") from e
+            raise HandshakeError(f"expected an answer in HTTP, not {first[:40]!r}: {e}") from e
         if event is h1.NEED_DATA:
-            codec.feed(conn.recv(65536))
+            data = conn.recv(65536)
+            first = first or data
+            codec.feed(data)
         elif isinstance(event, h1.Response):
             answer = event
             if answer.status == 101:
@@ -308,7 +314,11 @@ def _response(conn: Any, codec: Any) -> tuple[Any, bytes]:
             return answer, body
         elif event is h1.CLOSED or event is h1.PAUSED:
             if answer is None:
-                raise HandshakeError("the server ended the connection without an answer")
+                raise HandshakeError(
+                    "the server ended the connection without an answer; if it expects TLS on this port, use wss://"
+                    if type(conn) is coro.sock
+                    else "the server ended the connection without an answer"
+                )
             return answer, body
 
 
