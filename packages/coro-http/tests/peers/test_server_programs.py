@@ -1,14 +1,16 @@
-"""The server before real clients: curl, wget, and nginx as a proxy in front."""
+"""The server before real clients: curl, wget and aiohttp, and nginx and HAProxy as proxies in front."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 from http_support import in_loop, serving
-from real_programs.running import Server, find_program
+from real_programs.running import Server, find_program, require_library
 
 import coro
 from coro import http
@@ -119,6 +121,94 @@ class Proxy(Server):
             "proxy_set_header X-Forwarded-Proto https; } } }\n"
         )
         return [self._nginx, "-e", str(self.folder / "log"), "-c", str(self.folder / "nginx.conf")]
+
+
+class HAProxy(Server):
+    """HAProxy in front of a server on another port; it says who its client is by a PROXY header, or by fields."""
+
+    name = "haproxy"
+
+    def __init__(self, behind: int, how: str) -> None:
+        self._behind, self._how = behind, how
+        super().__init__()
+
+    def find(self) -> None:
+        self._haproxy = find_program("haproxy", "haproxy")
+
+    def command(self) -> list[str]:
+        (self.folder / "haproxy.cfg").write_text(
+            "defaults\n mode http\n timeout connect 60s\n timeout client 60s\n timeout server 60s\n option forwardfor\n"
+            f"frontend front\n bind 127.0.0.1:{self.port}\n http-request set-header X-Forwarded-Proto https\n"
+            f" default_backend behind\nbackend behind\n server one 127.0.0.1:{self._behind} {self._how}\n"
+        )
+        return [self._haproxy, "-db", "-f", str(self.folder / "haproxy.cfg")]
+
+
+@in_loop
+@pytest.mark.parametrize("how", ["", "send-proxy", "send-proxy-v2"])
+def test_behind_haproxy(how: str, tmp_path: Path) -> None:
+    curl = (find_program("curl", "curl"), "-sS", "--fail", "--noproxy", "*")
+    settings: dict[str, Any] = {"proxy_protocol": True} if how else {"trusted_proxies": ["127.0.0.1"]}
+    with serving(make_app(tmp_path), **settings) as server:
+        proxy = HAProxy(server.port, how)
+        coro.in_thread(proxy.__enter__)
+        try:
+            url = f"http://127.0.0.1:{proxy.port}"
+            for path in ("/stream", "/text", "/files/file.txt"):
+                assert run(*curl, url + path, url + path) == TEXT * 2
+            for more in ((), ("-H", "Transfer-Encoding: chunked")):
+                sent = run(*curl, *more, "-T", str(tmp_path / "file.txt"), url + "/length")
+                assert sent.startswith(b"%d " % len(TEXT))
+            assert run(*curl, "--interface", "127.0.0.9", url + "/who") == (
+                b"127.0.0.9 http" if how else b"127.0.0.9 https"
+            )
+            assert server.statistics()["errors"] == 0
+        finally:
+            coro.in_thread(proxy.__exit__, None, None, None)
+
+
+AIOHTTP = """
+    import asyncio, sys, aiohttp
+
+    async def main(url, file):
+        text = open(file, "rb").read()
+        async with aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=5)) as session:
+            async def get(path, **more):
+                async with session.get(path, **more) as response:
+                    return response.status, await response.read()
+            paths = ["/stream", "/text", "/files/file.txt"] * 20
+            assert await asyncio.gather(*map(get, paths)) == [(200, text)] * 60
+            assert await get("/files/file.txt", headers={"Range": "bytes=5-9"}) == (206, text[5:10])
+            assert (await get("/nothing"))[0] == 404
+            async def pieces():
+                for at in range(0, len(text), 1000):
+                    yield text[at : at + 1000]
+            for data, expect in ((text, False), (text, True), (pieces(), False), (pieces(), True)):
+                async with session.put("/length", data=data, expect100=expect) as response:
+                    assert (await response.text()).startswith(str(len(text))), response
+            form = aiohttp.FormData({"a": "1"})
+            form.add_field("f", text, filename="file.txt")
+            async with session.post("/form", data=form) as response:
+                assert await response.text() == f"1 file.txt {len(text)}"
+            async with session.head("/text") as response:
+                assert (response.status, await response.read()) == (200, b"")
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@in_loop
+def test_aiohttp(tmp_path: Path) -> None:
+    require_library("aiohttp")
+    with serving(make_app(tmp_path)) as server:
+        run(
+            sys.executable,
+            "-c",
+            textwrap.dedent(AIOHTTP),
+            f"http://127.0.0.1:{server.port}",
+            str(tmp_path / "file.txt"),
+        )
+        counts = server.statistics()
+    assert counts["errors"] == 0 and counts["connections"] <= 10
 
 
 @in_loop

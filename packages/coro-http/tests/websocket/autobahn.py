@@ -50,7 +50,11 @@ def make_wstest() -> str:
     program = folder / "bin" / "wstest"
     if program.exists():
         return str(program)
-    found = shutil.which("python2.7") or next(map(str, Path.home().glob(".pyenv/versions/2.7.*/bin/python2.7")), None)
+    # What pyenv has on the path only says that no such version is chosen.
+    places = [shutil.which("python2.7"), *map(str, Path.home().glob(".pyenv/versions/2.7.*/bin/python2.7"))]
+    found = next(
+        (place for place in places if place and not subprocess.call([place, "-c", ""], stderr=subprocess.DEVNULL)), None
+    )
     if found is None:
         raise SystemExit("needs Python 2.7, on the path or of pyenv: Autobahn's test suite runs under no other")
     helper = folder.with_name("autobahn-virtualenv")
