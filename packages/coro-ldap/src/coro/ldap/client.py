@@ -353,10 +353,9 @@ class client:
     def _bind(self, op: bytes, controls: Iterable[AnyControl], timeout: float | None) -> Reply:
         link = self.link
         pending: Pending = link.start(op, _plain(controls) if controls else (), timeout)
-        while True:
+        tag, payload = pending.next(timeout)
+        while tag != 1:
             tag, payload = pending.next(timeout)
-            if tag == 1:
-                break
         # Compared from behind the id on: a diagnostic message, which others may influence, must not look like this.
         if payload[1] == len(payload) - 2 and payload[4 + payload[3] :] == _PLAIN_SUCCESS:
             return Reply(("application", 1, [0, b"", b""]))
@@ -389,11 +388,11 @@ class client:
                 "expected a password with a name: servers take an empty one for an anonymous login and let everybody "
                 "in (RFC 4513, 5.1.2)"
             )
-        if password:
+        link = self.link
+        if password and not link.secure:
             self.check_secret()
         op = encode_simple_bind(self.ldap_protocol_version, name, password)
-        seconds = self._time(timeout)
-        link = self.link
+        seconds = self.default_timeout if timeout == "default" else timeout
         link.begin_alone(seconds)
         try:
             self.bound_as = ""

@@ -6,7 +6,7 @@ import pytest
 from ldap_client_support import HANG, Conversation, Scripted, in_loop
 
 import coro
-from coro.ldap import ConnectionLost, LDAPTimeout, ProtocolError, StateError, TooMuchBuffered
+from coro.ldap import Client, ConnectionLost, LDAPTimeout, ProtocolError, StateError, TooMuchBuffered
 from coro.ldap._client import link as link_module
 from coro.ldap.exceptions import Busy, InvalidCredentials, NoSuchObject, Unavailable
 from coro.ldap.protocol import (
@@ -514,3 +514,36 @@ def test_abandon_and_repr() -> None:
         assert [m.op.message_id for m in peer.seen if isinstance(m.op, AbandonRequest)] == [1, 77]
         assert "clear text" in repr(client) and "0 pending" in repr(client.link) and repr(search) == "<Search 1>"
     assert "closed" in repr(client)
+
+
+@in_loop
+def test_a_connection_that_nobody_accepts_stalls_no_other_thread() -> None:
+    """The kernel drops what comes when the queue of a listener is full, as a firewall would."""
+    listener = coro.tcp_sock()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    address = listener.getsockname()
+    fillers = []
+    try:
+        while len(fillers) < 20:
+            filler = coro.tcp_sock()
+            fillers.append(filler)
+            with coro.move_on_after(0.05) as scope:
+                filler.connect(address)
+            if scope.expired:
+                break
+        turns = []
+
+        def tick() -> None:
+            while True:
+                turns.append(None)
+                coro.sleep_relative(0.005)
+
+        ticker = coro.spawn(tick, daemon=True)
+        with pytest.raises((LDAPTimeout, OSError)):
+            Client(address, connect_timeout=0.1)
+        assert len(turns) > 2
+        ticker.shutdown()
+    finally:
+        for one in (listener, *fillers):
+            one.close()

@@ -45,6 +45,9 @@ __all__ = [
 ]
 
 
+_application, _integer, _octet_string, _context = ber.APPLICATION, ber.INTEGER, ber.OCTET_STRING, ber.CONTEXT
+
+
 class LDAP:
     """Application tags of the operations (RFC 4511, 4.2 ff.)."""
 
@@ -231,8 +234,11 @@ def encode_bind_request(version: int, name: str | bytes, auth_data: bytes) -> by
 
 def encode_simple_bind(version: int, name: str | bytes, login: str | bytes) -> bytes:
     """A bind with a password (RFC 4511, 4.2)."""
+    if not 1 <= version <= 127:
+        return encode_bind_request(version, name, b"")
+    who = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
     secret = login.encode("utf-8", "surrogateescape") if isinstance(login, str) else login
-    return encode_bind_request(version, name, ber.CONTEXT(0, False, secret))
+    return _application(0, True, _integer(version) + _octet_string(who) + _context(0, False, secret))
 
 
 def encode_sasl_bind(

@@ -96,36 +96,21 @@ class Pending:
     id: of its messages.  done: whether the last answer has come.  error: why none will come.
     """
 
-    __slots__ = (
-        "_answer",
-        "_event",
-        "_final",
-        "_items",
-        "_link",
-        "_many",
-        "_size",
-        "context",
-        "done",
-        "error",
-        "failure",
-        "id",
-        "upgraded",
-    )
+    # What most requests never set stands here, not in each object.
+    done = False
+    error: BaseException | None = None
+    #: For StartTLS: what to do once the server agrees, whether it was done, and why it failed.
+    context: Callable[[Any], Any] | None = None
+    upgraded = False
+    failure: Exception | None = None
+    _size = 0
+    _final: bytes | None = None
 
     def __init__(self, link: Link, number: int, answer: int) -> None:
         self.id = number
-        self.done = False
-        self.error: BaseException | None = None
-        #: For StartTLS: what to do once the server agrees.
-        self.context: Callable[[Any], Any] | None = None
-        self.upgraded = False
-        self.failure: Exception | None = None  # of the handshake
         self._link = link
         self._answer = answer
-        self._many = answer == 5
         self._items: deque[tuple[int, Any, int]] = deque()
-        self._size = 0
-        self._final: bytes | None = None
         self._event = coro.event()
 
     def __repr__(self) -> str:
@@ -149,7 +134,9 @@ class Pending:
     def _wait(self, timeout: float | None) -> None:
         link = self._link
         event = self._event
-        link._begin_wait()
+        link.waiting += 1
+        if link._paused:
+            link._room.set()
         try:
             while not self._items:
                 if self.error is not None:
@@ -182,9 +169,13 @@ class Pending:
 
     def _put(self, tag: int, payload: Any, size: int) -> None:
         self._items.append((tag, payload, size))
-        if self.done:
-            self._final = payload
         self._size += size
+        self._event.set()
+
+    def _finish(self, tag: int, payload: bytes) -> None:
+        self.done = True
+        self._final = payload
+        self._items.append((tag, payload, 0))
         self._event.set()
 
     def _fail(self, error: BaseException) -> None:
@@ -286,7 +277,8 @@ class Link:
         self._last_id = number
         message = encode_message(number, data, encoded)
         pending = Pending(self, number, answer)
-        pending.context = context
+        if context is not None:
+            pending.context = context
         self._pending[number] = pending
         self._operations += 1
         self._output.append(message)
@@ -383,11 +375,6 @@ class Link:
         if not self.alive:
             self._raise_error()
 
-    def _begin_wait(self) -> None:
-        self.waiting += 1
-        if self._paused:
-            self._room.set()
-
     def _fetched(self, size: int) -> None:
         self._buffered -= size
         if self._paused and self._buffered <= self._low:
@@ -482,7 +469,7 @@ class Link:
                     self._late += 1
                 continue
             if tag == _ENTRY or tag == _REFERENCE or tag == _INTERMEDIATE:
-                if tag != _INTERMEDIATE and not pending._many:
+                if tag != _INTERMEDIATE and pending._answer != 5:
                     raise ProtocolError(
                         f"expected the answer {pending._answer} to an operation, got {tag}", number, tag
                     )
@@ -498,8 +485,7 @@ class Link:
             if pending.context is not None:
                 self._upgrade(pending, payload)
             table.pop(number, None)
-            pending.done = True
-            pending._put(tag, payload, 0)
+            pending._finish(tag, payload)
         if self._owner is not None and not table:
             self._drained.wake_all()
 
