@@ -132,6 +132,7 @@ def pycares(lookups: int, concurrent: int) -> Figures:
             tcp_port=at,
             sock_state_cb=changed,
             lookups="b",
+            timeout=20,
             socket_receive_buffer_size=1 << 22,
         )
         for _ in range(concurrent):
@@ -157,7 +158,9 @@ def aiodns(lookups: int, concurrent: int) -> Figures:
             await resolver.query_dns(name, "A")
 
     async def run(at: int) -> Figures:
-        resolver = aiodns.DNSResolver(nameservers=[HOST], udp_port=at, tcp_port=at, socket_receive_buffer_size=1 << 22)
+        resolver = aiodns.DNSResolver(
+            nameservers=[HOST], udp_port=at, tcp_port=at, timeout=20, socket_receive_buffer_size=1 << 22
+        )
         await asyncio.gather(*(worker(resolver) for _ in range(concurrent)))
         return clock.figures()
 
@@ -179,6 +182,7 @@ def dnspython(lookups: int, concurrent: int) -> Figures:
     async def run(at: int) -> Figures:
         resolver = dns.asyncresolver.Resolver(configure=False)
         resolver.nameservers, resolver.port = [HOST], at
+        resolver.timeout, resolver.lifetime = 60, 120  # beside other work its thousand take more than 10 seconds
         await asyncio.gather(*(worker(resolver) for _ in range(concurrent)))
         return clock.figures()
 
