@@ -459,6 +459,51 @@ def test_unknown_tags_end_the_channel(connection):
     refuses(connection, 406, "PRECONDITION_FAILED - unknown delivery tag 1", twice)
 
 
+def test_several_at_once_up_to_a_tag_that_there_is(connection):
+    """An acknowledgement of several names the last of them, and that one must be there."""
+
+    def have(channel, count):
+        queue = declare(channel)
+        publish(channel, queue, *(b"%d" % number for number in range(1, count + 1)))
+        eventually_count(channel, queue, count)
+        assert [channel.basic_get(queue)[0].delivery_tag for _ in range(count)] == [*range(1, count + 1)]
+        return queue
+
+    def ahead(channel):
+        have(channel, 3)
+        channel.basic_ack(7, multiple=True)
+        channel.queue_declare("", exclusive=True)
+
+    def again(channel):
+        have(channel, 3)
+        channel.basic_ack(2, multiple=True)
+        channel.basic_ack(2, multiple=True)
+        channel.queue_declare("", exclusive=True)
+
+    def between(channel):
+        have(channel, 3)
+        channel.basic_ack(2)
+        channel.basic_nack(2, multiple=True)
+        channel.queue_declare("", exclusive=True)
+
+    def none(channel):
+        have(channel, 1)
+        channel.basic_ack(0)
+        channel.queue_declare("", exclusive=True)
+
+    for action, tag in ((ahead, 7), (again, 2), (between, 2), (none, 0)):
+        refuses(connection, 406, f"PRECONDITION_FAILED - unknown delivery tag {tag}", action)
+    channel = connection.channel()
+    channel.basic_ack(0, multiple=True)  # all of none
+    queue = have(channel, 5)
+    channel.basic_ack(3)
+    channel.basic_ack(4, multiple=True)
+    channel.basic_nack(0, multiple=True, requeue=True)
+    channel.basic_nack(0, multiple=True, requeue=False)
+    eventually_count(channel, queue, 1)
+    assert everything(channel, queue) == [b"5"]
+
+
 def test_consumers_take_turns(channel):
     queue = declare(channel)
     channel.basic_qos(prefetch_count=5)

@@ -27,8 +27,6 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
-import pytest
-
 #: Seconds in which a program has to answer, and to end when told to. Generous: the machine may be busy.
 LIMIT = 60
 
@@ -51,6 +49,8 @@ def missing(text: str, required: bool = True) -> NoReturn:
 
     required: can it be there on every machine?
     """
+    import pytest  # here, because benchmarks start programs in environments without it
+
     if required and os.environ.get("CORO_REQUIRE_SERVERS") == "1":
         pytest.fail(text)
     pytest.skip(text)

@@ -6,6 +6,7 @@ raised as `Refusal`, and sent by the session.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -309,13 +310,17 @@ class Channel:
     # -- acknowledging
 
     def _tags(self, tag: int, multiple: bool) -> list[int]:
-        """The deliveries that an acknowledgement is about."""
-        if not multiple:
-            found = [tag] if tag in self.unacked and tag not in self.settling else []
-        else:
-            found = [each for each in self.unacked if (not tag or each <= tag) and each not in self.settling]
-        if not found and not (multiple and tag == 0):
+        """The deliveries that an acknowledgement is about. The tag has to be one of them, of several the last; no tag
+        means all there are (https://www.rabbitmq.com/docs/3.13/confirms#consumer-acks-multiple-parameter)."""
+        if multiple and not tag:
+            found = [each for each in self.unacked if each not in self.settling]
+        elif tag not in self.unacked or tag in self.settling:
             raise Refusal(spec.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+        elif not multiple:
+            found = [tag]
+        else:
+            earlier = itertools.takewhile(tag.__ge__, self.unacked)
+            found = [each for each in earlier if each not in self.settling]
         if self.mode == "tx":
             self.settling.update(found)
         return found
