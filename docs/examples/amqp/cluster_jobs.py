@@ -2,7 +2,7 @@
 
     python cluster_jobs.py worker   URL URL URL
     python cluster_jobs.py submit   URL URL URL --jobs 1000
-    python cluster_jobs.py measure  URL URL URL --jobs 1000 --workers 1 2 4
+    python cluster_jobs.py measure  URL URL URL --jobs 1000 --workers 1 2 4 [--wait 0.2]
 
 The URLs are those of the nodes. Start as many workers as you like, on as many machines. What makes it safe:
 
@@ -36,11 +36,18 @@ RECOVERY = amqp.Recovery(first=0.1, most=2.0)
 class Service:
     """What the workers do. It knows nothing of queues."""
 
-    def __init__(self, rounds: int = 20_000) -> None:
-        self.rounds = rounds
+    def __init__(self, wait: float = 0.0) -> None:
+        self.wait = wait
+        self.rounds = 1_000 if wait else 20_000
 
     def digest(self, text: str) -> str:
-        """Some milliseconds of a processor."""
+        """Waits first, for as long as a database or another service would take."""
+        if self.wait:
+            coro.sleep_relative(self.wait)
+        return self.compute(text)
+
+    def compute(self, text: str) -> str:
+        """Some milliseconds of a processor, a twentieth of them for a job that waits."""
         return hashlib.pbkdf2_hmac("sha256", text.encode(), b"salt", self.rounds).hex()
 
 
@@ -48,8 +55,8 @@ def connect(urls: list[str], name: str) -> amqp.client:
     return amqp.connect(urls, recovery=RECOVERY, name=name, timeout=120)
 
 
-def worker(urls: list[str]) -> None:
-    service = Service()
+def worker(urls: list[str], wait: float = 0.0) -> None:
+    service = Service(wait)
     with connect(urls, f"worker {os.getpid()}") as connection:
         jobs, results = connection.channel(), connection.channel()
         jobs.queue_declare("jobs", durable=True, arguments=QUORUM)
@@ -105,12 +112,11 @@ def submit(urls: list[str], count: int) -> dict[int, Any]:
     return found
 
 
-def measure(urls: list[str], count: int, numbers: list[int]) -> None:
+def measure(urls: list[str], count: int, numbers: list[int], wait: float) -> None:
     """Jobs per second for each number of worker processes."""
+    command = [sys.executable, __file__, "worker", *urls, "--wait", str(wait)]
     for number in numbers:
-        workers = [
-            subprocess.Popen([sys.executable, __file__, "worker", *urls], stdout=subprocess.PIPE) for _ in range(number)
-        ]
+        workers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(number)]
         try:
             for process in workers:
                 assert process.stdout is not None
@@ -133,15 +139,16 @@ def main() -> None:
     parser.add_argument("urls", nargs="+", metavar="URL")
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="each job waits so long")
     options = parser.parse_args()
     if options.what == "worker":
-        worker(options.urls)
+        worker(options.urls, options.wait)
     elif options.what == "measure":
-        measure(options.urls, options.jobs, options.workers)
+        measure(options.urls, options.jobs, options.workers, options.wait)
     else:
         found = submit(options.urls, options.jobs)
         good = itertools.starmap(
-            lambda number, reply: reply["digest"] == Service().digest(f"job {number}"), found.items()
+            lambda number, reply: reply["digest"] == Service(options.wait).compute(f"job {number}"), found.items()
         )
         print(f"{len(found)} jobs done, {'all right' if all(good) else 'SOME WRONG'}", flush=True)
 

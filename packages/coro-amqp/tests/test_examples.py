@@ -97,7 +97,7 @@ def test_no_job_is_lost_when_a_node_stops(cluster):
 
 def test_more_workers_take_part(cluster):
     """How much faster they are depends on the machine; what is shown is that all of them work."""
-    lines = run("cluster_jobs.py", "measure", *urls(cluster), "--jobs", 200, "--workers", 1, 2, 4)
+    lines = run("cluster_jobs.py", "measure", *urls(cluster), "--jobs", 200, "--workers", 1, 2, 4, "--wait", 0.1)
     assert [line.partition(":")[0] for line in lines] == [f"{n} worker processes" for n in (1, 2, 4)]
     for line, number in zip(lines, (1, 2, 4), strict=True):
         assert line.endswith(f"{number} of them took part"), line

@@ -316,3 +316,37 @@ def test_update_secret_reaches_it():
     with testing.Broker() as broker, amqp.connect(broker.url) as connection:
         connection.update_secret("fresh token", "the old one expires")
         assert broker.secrets == ["fresh token"]
+
+
+DEATHS = [
+    7,
+    "a",
+    {"queue": 1},
+    [7],
+    [{}],
+    [{"queue": "q", "reason": "maxlen"}],
+    [{"queue": [], "reason": {}, "count": 1}],
+]
+
+
+@coro_test
+def test_a_history_that_no_broker_wrote_hurts_nobody():
+    """The header x-death is written by brokers, and by whoever wants to. What comes of it must not end the thread that
+    lets messages expire."""
+    with virtual_clock(autojump=True), testing.Broker(heartbeat=0) as broker:
+        with amqp.connect(broker.url, heartbeat=0) as connection:
+            channel = connection.channel()
+            arguments = {"x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+            channel.queue_declare("short", arguments=arguments)
+            channel.queue_declare("dead")
+            channel.confirm_select()
+            for deaths in DEATHS:
+                channel.basic_publish(b"", routing_key="short", properties={"headers": {"x-death": deaths}})
+            coro.sleep_relative(5)
+            found = [message.properties["headers"]["x-death"] for message in broker.queues["dead"]]
+            told = [[(each["queue"], each["count"]) for each in deaths] for deaths in found]
+            assert told == [[("short", 1)]] * len(DEATHS)
+            # and time goes on
+            channel.basic_publish(b"later", routing_key="short")
+            coro.sleep_relative(5)
+            assert len(broker.queues["dead"]) == len(DEATHS) + 1

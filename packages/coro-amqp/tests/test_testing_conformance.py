@@ -459,6 +459,31 @@ def test_unknown_tags_end_the_channel(connection):
     refuses(connection, 406, "PRECONDITION_FAILED - unknown delivery tag 1", twice)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x-max-priority": 256},
+        {"x-expires": 0},
+        {"x-message-ttl": 1 << 40},
+        {"x-dead-letter-exchange": ["e"]},
+        {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": {"a": 1}},
+        {"x-overflow": [1]},
+        {"x-queue-type": 5},
+    ],
+    ids=lambda arguments: next(iter(arguments)),
+)
+def test_arguments_of_a_queue_have_to_make_sense(connection, arguments):
+    refuses(connection, 406, "PRECONDITION_FAILED - invalid ", lambda channel: declare(channel, arguments=arguments))
+
+
+def test_an_expiration_has_to_fit(connection):
+    def act(channel):
+        publish(channel, "", b"", expiration="9" * 200)
+        channel.queue_declare("", exclusive=True)
+
+    refuses(connection, 406, "PRECONDITION_FAILED - invalid expiration", act)
+
+
 def test_several_at_once_up_to_a_tag_that_there_is(connection):
     """An acknowledgement of several names the last of them, and that one must be there."""
 

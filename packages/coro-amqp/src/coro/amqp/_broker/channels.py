@@ -252,10 +252,10 @@ class Channel:
         if queue.exclusive_taker is not None or (method.exclusive and queue.takers):
             raise Refusal(spec.ACCESS_REFUSED, f"{what} in exclusive use")
         arguments = method.arguments or {}
-        priority = arguments.get("x-priority", 0)
-        if not isinstance(priority, int) or isinstance(priority, bool):
-            raise Refusal(spec.PRECONDITION_FAILED, f"invalid arg 'x-priority' for {what}: {priority!r}")
-        prefetch = arguments.get("x-prefetch", self.prefetch)
+        priority, prefetch = arguments.get("x-priority", 0), arguments.get("x-prefetch", self.prefetch)
+        for name, value in (("x-priority", priority), ("x-prefetch", prefetch)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise Refusal(spec.PRECONDITION_FAILED, f"invalid arg '{name}' for {what}: {value!r}")
         consumer = Consumer(self, queue, tag, method.no_ack, prefetch, priority)
         self.consumers[tag] = consumer
         queue.add(consumer, method.exclusive)

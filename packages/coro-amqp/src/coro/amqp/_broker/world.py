@@ -42,15 +42,21 @@ _NAMES = {
 #: Those that end a channel, and not the connection (0-9-1 specification, section 1.2).
 _SOFT = (spec.ACCESS_REFUSED, spec.NOT_FOUND, spec.RESOURCE_LOCKED, spec.PRECONDITION_FAILED)
 
-#: Arguments of a queue that have to be a number of at least the one given.
+#: The longest time that RabbitMQ takes, in milliseconds.
+_LONGEST = (1 << 32) - 1
+
+#: Arguments of a queue that have to be a number, with the least one and the greatest.
 _NUMBERS = {
-    "x-message-ttl": 0,
-    "x-expires": 1,
-    "x-max-length": 0,
-    "x-max-length-bytes": 0,
-    "x-max-priority": 0,
-    "x-delivery-limit": 0,
+    "x-message-ttl": (0, _LONGEST),
+    "x-expires": (1, _LONGEST),
+    "x-max-length": (0, 1 << 63),
+    "x-max-length-bytes": (0, 1 << 63),
+    "x-max-priority": (0, 255),
+    "x-delivery-limit": (0, 1 << 63),
 }
+
+#: Those that have to be text.
+_TEXTS = ("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-queue-type")
 
 
 class Refusal(Exception):
@@ -110,6 +116,10 @@ class World:
         if kind not in TYPES:
             raise Refusal(spec.COMMAND_INVALID, f"unknown exchange type '{kind}'")
         arguments = dict(method.arguments or {})
+        if not isinstance(arguments.get("alternate-exchange", ""), str):
+            raise Refusal(
+                spec.PRECONDITION_FAILED, f"invalid arg 'alternate-exchange' for {self._what('exchange', name)}"
+            )
         found = self.exchanges.get(name)
         if found is None:
             if name.startswith("amq."):
@@ -251,9 +261,15 @@ class World:
 
     def _check_arguments(self, name: str, method: Any, arguments: dict[str, Any]) -> None:
         what = self._what("queue", name)
-        for each, least in _NUMBERS.items():
+        for each, (least, most) in _NUMBERS.items():
             value = arguments.get(each)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most
+            ):
+                raise Refusal(spec.PRECONDITION_FAILED, f"invalid arg '{each}' for {what}: {value!r}")
+        for each in _TEXTS:
+            value = arguments.get(each, "")
+            if not isinstance(value, str):
                 raise Refusal(spec.PRECONDITION_FAILED, f"invalid arg '{each}' for {what}: {value!r}")
         kind = arguments.get("x-queue-type", "classic")
         if kind == "stream":
@@ -374,7 +390,7 @@ class World:
             return
         properties = dict(message.properties)
         headers = dict(properties.get("headers") or {})
-        deaths = [dict(death) for death in headers.get("x-death") or ()]
+        deaths = _deaths(headers.get("x-death"))
         if reason != "rejected" and _is_circle(queue.name, deaths):
             return
         self.dead_lettered += 1
@@ -436,6 +452,20 @@ class World:
                 self._forget(exchange)
 
 
+def _deaths(header: object) -> list[dict[str, Any]]:
+    """What a header x-death tells. A client can write what it likes there; what no broker wrote counts for nothing."""
+    if not isinstance(header, list):
+        return []
+    return [
+        dict(each)
+        for each in header
+        if isinstance(each, dict)
+        and isinstance(each.get("queue"), str)
+        and isinstance(each.get("reason"), str)
+        and isinstance(each.get("count"), int)
+    ]
+
+
 def _is_circle(queue: str, deaths: list[dict[str, Any]]) -> bool:
     """Has a message come round to this queue without anybody having rejected it on the way? It would for ever."""
     for death in deaths:
@@ -450,6 +480,6 @@ def milliseconds(text: str | None) -> float | None:
     """The seconds of an ``expiration``. A Refusal unless it is a number of milliseconds, as text."""
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or int(text) > _LONGEST:
         raise Refusal(spec.PRECONDITION_FAILED, f"invalid expiration '{text}': expected an integer number of ms")
     return int(text) / 1000
