@@ -4,6 +4,7 @@
     controls    what requests and answers carry beside themselves
     protocol    messages both ways, for clients and servers
     exceptions  errors, with a class for each result code
+    pool        several connections and servers
     sasl        logins by mechanisms other than a simple password
     query       search filters as text
     filters     search filters as objects
@@ -41,6 +42,7 @@ with _explained():
         URLError,
     )
     from coro.ldap.filters import escape_filter_value
+    from coro.ldap.pool import Pool
     from coro.ldap.query import format_filter
     from coro.ldap.url import LDAPUrl
 
@@ -57,6 +59,7 @@ __all__ = [
     "LDAPUrl",
     "LDIFError",
     "LocalError",
+    "Pool",
     "ProtocolError",
     "QuerySyntaxError",
     "ReferralError",

@@ -1,0 +1,199 @@
+"""The pool: fail-over, turns, one search for all who want the same, logins apart, and a server that restarts."""
+
+from __future__ import annotations
+
+import pytest
+from ldap_client_support import HANG, Conversation, Scripted, in_loop
+from ldap_server_support import ADMIN, BASE, PASSWORD, Ours, entries
+
+import coro
+from coro.ldap import ConnectionLost, LDAPTimeout, LocalError, Pool, StateError
+from coro.ldap.exceptions import InvalidCredentials
+from coro.ldap.protocol import BindRequest, SearchRequest, UnbindRequest
+
+CLOSED = "ldap://127.0.0.1:1"
+
+
+def pool(*servers: Scripted | str, **options) -> Pool:
+    urls = [one if isinstance(one, str) else one.url for one in servers]
+    return Pool(urls, **{"timeout": HANG, "wait": HANG, **options})
+
+
+def searches(server: Scripted) -> int:
+    return sum(isinstance(one.op, SearchRequest) for peer in server.conversations for one in peer.seen)
+
+
+@in_loop
+def test_one_connection_for_many_searches_one_after_the_other() -> None:
+    with Scripted() as server, pool(server) as directory:
+        for number in range(5):
+            assert len(directory.search(f"cn={number}")) == 1
+        assert len(server.conversations) == 1
+        assert directory.statistics()[:3] == (0, 1, 1)
+
+
+@in_loop
+def test_the_first_server_is_used_whenever_it_is_up() -> None:
+    with Scripted() as one, Scripted() as two, pool(one, two, retry=0) as directory:
+        directory.search("cn=1")
+        for peer in one.conversations:
+            peer.sock.close()
+        port = one.port
+        one.close()
+        directory.search("cn=2")
+        directory.search("cn=3")
+        assert (searches(one), searches(two)) == (1, 2)
+        again = coro.tcp_sock()
+        again.bind(("127.0.0.1", port))
+        again.listen()
+        one.listener = again
+        one._threads.append(coro.spawn(one._accept, daemon=True))
+        directory.search("cn=4")
+        assert (searches(one), searches(two)) == (2, 2)
+
+
+@in_loop
+def test_a_server_that_is_down_is_left_alone_for_a_while() -> None:
+    with Scripted() as server, pool(CLOSED, server, retry=1000.0) as directory:
+        for number in range(3):
+            directory.search(f"cn={number}")
+        found = directory.statistics()
+        assert found.failed == 1 and found.down == (CLOSED,)
+
+
+@in_loop
+def test_turns() -> None:
+    with Scripted() as one, Scripted() as two, pool(one, two, balance=True) as directory:
+        for number in range(10):
+            directory.search(f"cn={number}")
+        assert searches(one) == searches(two) == 5
+
+
+@in_loop
+def test_equal_searches_go_out_once() -> None:
+    go = coro.event()
+
+    def script(peer: Conversation) -> None:
+        while (request := peer.next()) is not None and not isinstance(request.op, UnbindRequest):
+            go.wait()
+            peer.entry(request)
+            peer.answer(request)
+
+    with Scripted(script) as server, pool(server) as directory:
+        with coro.group() as group:
+            threads = [group.spawn(directory.search, "cn=x", 2, "(cn=a)") for _ in range(50)]
+            while directory.statistics().shared < 49:
+                coro.sleep_relative(0)
+            go.set()
+        assert len(threads) == 50
+        assert searches(server) == 1
+        directory.search("cn=x", 2, "(cn=a)")  # nothing is kept without ttl
+        assert searches(server) == 2
+
+
+@in_loop
+def test_results_are_kept_for_a_while() -> None:
+    def script(peer: Conversation) -> None:
+        while (request := peer.next()) is not None and not isinstance(request.op, UnbindRequest):
+            peer.answer(request, 32)
+
+    with Scripted(script) as server, pool(server, ttl=1000.0, cache_size=2) as directory:
+        for name in ("a", "a", "b", "a", "c", "b"):
+            assert directory.search(name) == []  # "no such object" is a result, too
+        assert searches(server) == 4
+        directory.search("b", refresh=True)
+        directory.clear()
+        directory.search("b")
+        assert searches(server) == 6
+
+
+@in_loop
+def test_who_finds_no_free_connection_is_told() -> None:
+    with Scripted() as server, pool(server, size=1, wait=0.01) as directory, directory.connection():
+        with pytest.raises(LDAPTimeout, match="size"):
+            directory.search("cn=x")
+
+
+@in_loop
+def test_errors_reach_the_caller() -> None:
+    with pool(CLOSED) as directory, pytest.raises(ConnectionRefusedError):
+        directory.search("")
+    with pool(CLOSED, CLOSED) as directory, pytest.raises(ConnectionLost, match="127.0.0.1:1.*127.0.0.1:1"):
+        directory.search("")
+
+    def script(peer: Conversation) -> None:
+        peer.answer(peer.next(), 49)
+        peer.serve()
+
+    login = lambda one: one.simple_bind("cn=x", "wrong")  # noqa: E731
+    with Scripted(script) as server, pool(server, bind=login) as directory:
+        for _ in range(20):  # more often than there are connections: none is lost
+            with pytest.raises(InvalidCredentials):
+                directory.search("")
+    with pytest.raises(LocalError):
+        Pool([])
+
+
+@in_loop
+def test_the_login_of_a_user_stays_apart() -> None:
+    with Scripted() as server, pool(server, bind=lambda one: one.simple_bind("cn=reader", "x")) as directory:
+        with directory.connection() as one:
+            assert directory.check_password("cn=user", "y")
+            assert one.bound_as == "cn=reader"
+            assert not directory.check_password("cn=user", "")
+        with directory.connection() as one:
+            one.simple_bind("cn=user", "y")
+        with directory.connection() as one:  # not the one on which a user has logged in
+            assert one.bound_as == "cn=reader"
+    names = [[m.op.name for m in peer.seen if isinstance(m.op, BindRequest)] for peer in server.conversations]
+    assert names == [["cn=reader", "cn=user"], ["cn=user"], ["cn=reader"]]
+
+
+@in_loop
+def test_a_closed_pool() -> None:
+    with Scripted() as server:
+        directory = pool(server)
+        with directory.connection() as one:
+            directory.close()
+            assert not one.alive
+        directory.close()
+        with pytest.raises(StateError):
+            directory.search("")
+        assert directory.statistics()[:2] == (0, 0)
+
+
+@in_loop
+def test_an_interrupted_thread_gives_its_place_back() -> None:
+    with Scripted(lambda peer: peer.next() and peer.next()) as server, pool(server, size=1) as directory:
+        for _ in range(3):
+            with coro.move_on_after(0.01):
+                directory.search("cn=x")
+        assert directory.statistics().lent == 0
+
+
+@pytest.mark.slow
+def test_a_server_restarts_below_a_hundred_threads() -> None:
+    with Ours(entries(20)) as first, Ours(entries(20)) as second:
+        found: list[int] = []
+
+        @in_loop
+        def run() -> None:
+            killed = coro.event()
+
+            def search(number: int, directory: Pool) -> None:
+                for turn in range(10):
+                    if number == 0 and turn == 5:
+                        first.kill()
+                        killed.set()
+                    elif turn == 5:
+                        killed.wait()
+                    found.append(len(directory.search(BASE, 2, f"(uid=u{(number + turn) % 20})")))
+
+            with pool(first.url, second.url, size=20, bind=lambda one: one.simple_bind(ADMIN, PASSWORD)) as directory:
+                with coro.group() as group:
+                    for number in range(100):
+                        group.spawn(search, number, directory)
+                assert first.url in directory.statistics().down
+
+        run()
+        assert found == [1] * 1000
