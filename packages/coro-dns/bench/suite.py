@@ -11,7 +11,8 @@ CAPTIONS = {
     "dns": Caption(
         "Name servers, caches and lookups",
         "Processor time of an answer under saturating queries, all of them asked before; memory of one cache entry; "
-        "processor time of a lookup without a cache, a thousand at a time, from unbound on the same machine.",
+        "processor time of a lookup without a cache, a thousand at a time, from unbound on the same machine; "
+        "processor time of reading and of writing one response.",
     )
 }
 CASES = (
@@ -38,4 +39,7 @@ CASES = (
         {"lookups": 40_000, "concurrent": 1000},
         (Rival("dnspython", 0.125, parameters={"lookups": 5000}), Rival("aiodns", 0.67), Rival("pycares", 0.83)),
     ),
+    # A sixtieth and a thirtieth: what a compiled codec has to be worth.
+    Case("dns", "reading a response", "codec.py", {"what": "read", "count": 2000}, (Rival("dnspython", 1 / 60),)),
+    Case("dns", "writing a response", "codec.py", {"what": "write", "count": 2000}, (Rival("dnspython", 1 / 30),)),
 )

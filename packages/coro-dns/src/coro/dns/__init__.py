@@ -3,6 +3,7 @@
     stub_resolver asks the name servers of the system
     cache         the recursive resolver
     server        answers questions over UDP and TCP
+    packet        messages between bytes and values
     exceptions    what a resolver raises
 
 This file holds names only.
