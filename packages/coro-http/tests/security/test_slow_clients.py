@@ -41,6 +41,8 @@ def serving(folder: Path) -> Iterator[str]:
         )
         assert process.stderr is not None
         first = process.stderr.readline()
+        while first and " on http://" not in first:  # on a busy machine the loop says so first
+            first = process.stderr.readline()
         drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=log)  # the pipe must not fill up
         try:
             found = re.search(r"on (http://[^, ]+)", first)

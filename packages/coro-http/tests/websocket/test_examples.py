@@ -95,7 +95,17 @@ BROWSER = """
         pages = [browser.new_page(viewport={"width": 720, "height": 620}) for _ in range(2)]
         for page in pages:
             page.goto(url)
-        if kind == "chat":
+        if kind == "grid":
+            for name in ("left", "left", "down"):
+                pages[0].click(f"text={name} >> nth=0")
+            pages[1].reload()
+            for page in pages:
+                expect(page.locator("#moves")).to_have_text("3")
+                assert page.locator("td").all_text_contents().index("X") == 63
+            pages[1].click("a")
+            expect(pages[1].locator("pre")).to_contain_text("class Grid")
+            pages[1].go_back()
+        elif kind == "chat":
             for page, name in zip(pages, ("Ada", "Grace")):
                 page.fill("#text", name); page.press("#text", "Enter")
                 expect(page.locator("#log")).to_contain_text(name)
@@ -130,7 +140,7 @@ BROWSER = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["chat", "sketch"])
+@pytest.mark.parametrize("kind", ["chat", "sketch", "grid"])
 def test_in_a_browser(kind, tmp_path):
     pytest.importorskip("playwright.sync_api", reason="install playwright to click through the examples")
     if not Path("/usr/bin/chromium").exists():
