@@ -11,7 +11,7 @@ import textwrap
 import threading
 import time
 import urllib.request
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 
 import pytest
 
@@ -189,6 +189,53 @@ def test_replacing_workers_loses_no_request(folder):
             for client in clients:
                 client.join()
         assert not failed
+    assert program.process.returncode == 0, program.said
+
+
+@pytest.mark.slow
+def test_killed_workers_lose_what_they_were_answering(folder):
+    """SIGKILL: a client loses at most the one request that is under way, on a kept connection or on one that the
+    worker has accepted or was about to. The others answer, and a new worker comes. CORO_HTTP_KILLS: how often."""
+    kills = int(os.environ.get("CORO_HTTP_KILLS", "3"))
+    with Program(folder, "served_apps:wsgi", "--workers", "2", "--access-log", "off") as program:
+        host, port = re.fullmatch(r"http://([^:]+):(\d+)/?", program.url).groups()
+        pids, lost, stop = {}, [], threading.Event()  # how many requests each worker has answered
+
+        def send(keep_alive):
+            conn = HTTPConnection(host, int(port), timeout=60)
+            while not stop.is_set():
+                try:
+                    conn.request("GET", "/", headers={} if keep_alive else {"Connection": "close"})
+                    pid = int(conn.getresponse().read().split()[0])
+                    pids[pid] = pids.get(pid, 0) + 1
+                except (OSError, HTTPException) as e:
+                    lost.append(e)
+                    conn.close()
+            conn.close()
+
+        clients = [threading.Thread(target=send, args=(number % 2 == 0,)) for number in range(8)]
+        for client in clients:
+            client.start()
+        try:
+            deadline = time.monotonic() + 60 * kills
+            killed, seen = set(), set()
+            for _ in range(kills):
+                while not set(pids) - seen:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+                seen = set(pids)
+                victim = next(pid for pid in reversed(list(pids)) if pid not in killed)
+                killed.add(victim)
+                os.kill(victim, signal.SIGKILL)
+            while not set(pids) - seen:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+        print(f"{kills} workers killed: {sum(pids.values())} requests answered, {len(lost)} lost")
+        assert len(lost) <= kills * len(clients)
     assert program.process.returncode == 0, program.said
 
 
