@@ -450,3 +450,63 @@ def test_the_loop_ends_under_a_server() -> None:
 
     coro.run(main)
     assert ended == ["in order"]
+
+
+@in_loop
+def test_no_request_is_lost_when_it_ends_under_load() -> None:
+    """Clients that ask again and again while the server ends: what was sent is answered, on connections that are kept
+    and on those that wait to be accepted."""
+    answered, lost = 0, []
+
+    def handler(request: Any) -> str:
+        coro.sleep_relative(0.001)
+        return "x"
+
+    def ask() -> None:
+        nonlocal answered
+        while True:
+            with coro.tcp_sock() as conn:
+                try:
+                    conn.connect(("127.0.0.1", port))
+                except OSError:
+                    return  # it listens no more
+                try:
+                    answer = b""
+                    while b"connection: close" not in answer.lower():
+                        conn.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                        answer = conn.recv(1000)
+                        assert answer.startswith(b"HTTP/1.1 200"), answer
+                        answered += 1
+                except (OSError, AssertionError) as e:
+                    lost.append(e)
+
+    with serving(handler) as server:
+        port = server.port
+        clients = [coro.spawn(ask) for _ in range(50)]
+        while answered < 500:
+            coro.sleep_relative(0.001)
+        assert server.drain(60)
+        for client in clients:
+            client.join()
+    assert lost == []
+
+
+@in_loop
+def test_an_endless_answer_does_not_keep_it_from_ending() -> None:
+    ended = []
+
+    def handler(request: Any) -> None:
+        request.start()
+        try:
+            while True:
+                request.send(b"x" * 100)
+                coro.sleep_relative(0.01)
+        except BaseException as e:
+            ended.append(type(e))
+            raise
+
+    with serving(handler) as server, connected(server) as conn:
+        conn.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert conn.recv(1000)
+        assert not server.drain(0.1)
+        assert ended == [coro.Shutdown]
