@@ -189,6 +189,8 @@ def test_calls_during_recovery() -> None:
         channel = client.channel()
         channel.queue_declare("q", durable=True)
         broker.stop(crash=True)
+        while client.connected:  # a call before that is one on the old connection, and fails with it
+            coro.sleep_relative(0.001)
         for call in (client.channel, lambda: channel.queue_declare("q"), lambda: channel.basic_publish(b"x", "", "q")):
             with pytest.raises(coro.TimeoutError):
                 while True:
