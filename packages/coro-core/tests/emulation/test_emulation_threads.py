@@ -385,7 +385,8 @@ def test_start_new_thread():
 
 
 def test_two_threads_join_one():
-    assert emulated("""
+    assert (
+        emulated("""
         import threading
 
         def main():
@@ -412,7 +413,9 @@ def test_two_threads_join_one():
                     other.join()
                 one.join()
                 print(joined)
-    """) == ["[True, 1, 1, 1, 1]"] * 3
+    """)
+        == ["[True, 1, 1, 1, 1]"] * 3
+    )
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="about the locks that tell of a thread's end before 3.13")
@@ -588,3 +591,32 @@ def test_how_long_a_thread_may_have_the_cpu():
             except ValueError as e:
                 print(e)
     """) == ["True True", "switch interval must be strictly positive"]
+
+
+def test_thread_local_data_has_no_name_that_a_program_may_want():
+    emulated("""
+        import threading
+
+        def main():
+            local = threading.local()
+            assert not hasattr(local, "statistics")
+            local.statistics = {}
+            assert local.statistics == {}
+    """)
+
+
+def test_executors_of_processes_that_nobody_shuts_down_end_with_the_program():
+    """That of the standard library, and one that registers itself as others do (loky's)."""
+    assert emulated("""
+        import concurrent.futures, multiprocessing, threading
+
+        kept, told = [], threading.Event()
+
+        def main():
+            context = multiprocessing.get_context("fork")
+            kept.append(concurrent.futures.ProcessPoolExecutor(1, mp_context=context))
+            assert kept[0].submit(pow, 2, 3).result(60) == 8
+            threading._register_atexit(told.set)
+            threading.Thread(target=told.wait).start()
+            print("main is over")
+    """) == ["main is over"]

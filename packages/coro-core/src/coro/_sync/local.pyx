@@ -1,5 +1,6 @@
 # cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
-"""ThreadLocal: attributes that every thread has values of its own for.
+"""ThreadLocal: attributes that every thread has values of its own for. LocalValues is the same without methods, for
+programs that may give an attribute any name (threading.local under emulation).
 
 The values of a thread are a dictionary. Before each access the dictionary of the running thread becomes the object's
 `__dict__`, and Python's ordinary attribute look-up does the rest, so properties, methods and class attributes of
@@ -38,15 +39,9 @@ cdef extern from "Python.h":
     int set_dict "PyObject_GenericSetDict"(object, object, void *) except -1
 
 
-cdef class ThreadLocal:
-    """ThreadLocal(*args, **kwargs)\n--\n\n\
-    Attributes with a value for each thread. If one thread sets ``local.x = 1``, no other sees it. The values vanish
-    with their thread. Code outside any thread (the scheduler, other OS threads) has values of its own, one set for each
-    OS thread.
-
-    Reading or deleting what the thread has not set is an AttributeError. ``local.__dict__`` shows the thread's values.
-    A subclass may define ``__init__``: it runs again, with the same arguments, in every thread that uses the object.
-    ``__slots__`` in subclasses are shared by all threads."""
+cdef class LocalValues:
+    """LocalValues(*args, **kwargs)\n--\n\n\
+    What ThreadLocal is, without a public attribute of its own."""
 
     cdef dict __dict__
     cdef object __weakref__
@@ -152,15 +147,26 @@ cdef class ThreadLocal:
         self.show()
         delete_attribute(self, name, NULL)
 
-    def statistics(self):
-        """A LocalStatistics(threads, values)."""
-        return LocalStatistics(len(self.table), sum(map(len, self.table.values())))
-
     def __repr__(self):
         return f"<{type(self).__name__} at {<size_t><void *>self:#x}>"
 
 
-cdef int note(coro thread, ThreadLocal local) except -1:
+cdef class ThreadLocal(LocalValues):
+    """ThreadLocal(*args, **kwargs)\n--\n\n\
+    Attributes with a value for each thread. If one thread sets ``local.x = 1``, no other sees it. The values vanish
+    with their thread. Code outside any thread (the scheduler, other OS threads) has values of its own, one set for each
+    OS thread.
+
+    Reading or deleting what the thread has not set is an AttributeError. ``local.__dict__`` shows the thread's values.
+    A subclass may define ``__init__``: it runs again, with the same arguments, in every thread that uses the object.
+    ``__slots__`` in subclasses are shared by all threads."""
+
+    def statistics(self):
+        """A LocalStatistics(threads, values)."""
+        return LocalStatistics(len(self.table), sum(map(len, self.table.values())))
+
+
+cdef int note(coro thread, LocalValues local) except -1:
     """Have the thread clear its values of `local` when it ends. A thread may outlive many such objects, so what refers
     to none any more is dropped each time the list has doubled."""
     cdef list known = locals_of(thread)
@@ -173,7 +179,7 @@ cdef int note(coro thread, ThreadLocal local) except -1:
 
 def _end_locals(uint64_t number, list known):
     """The thread of that number ends."""
-    cdef ThreadLocal local
+    cdef LocalValues local
     for ref in known:
         local = ref()
         if local is not None:

@@ -21,7 +21,7 @@ import types
 from collections import deque
 from typing import Any
 
-from coro._sync.local import ThreadLocal
+from coro._sync.local import LocalValues
 from coro.emulation import _blocking
 from coro.emulation._modules import multiprocessing as _multiprocessing
 
@@ -51,8 +51,8 @@ def _is_free(lock: Any) -> bool:
     return not (type(lock) is _RLOCK and lock._is_owned())
 
 
-def _new_local(old: Any) -> ThreadLocal:
-    new = ThreadLocal()
+def _new_local(old: Any) -> LocalValues:
+    new = LocalValues()
     for name, value in vars(old).items():
         setattr(new, name, value)
     return new

@@ -18,7 +18,7 @@ from typing import Any
 
 from coro import offload
 from coro._runtime import scheduler
-from coro._sync.local import ThreadLocal
+from coro._sync.local import LocalValues
 from coro.emulation import _blocking
 from coro.emulation._plan import Plan
 from coro.exceptions import Shutdown
@@ -316,7 +316,7 @@ def replacements() -> dict[str, Any]:
         "LockType": _blocking.Lock,
         "lock": _blocking.Lock,
         "RLock": _blocking.RLock,
-        "_local": ThreadLocal,
+        "_local": LocalValues,
         "get_ident": _blocking.get_ident,
         "get_native_id": get_native_id,
         "_set_sentinel": set_sentinel,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coro._runtime import scheduler
-from coro._sync.local import ThreadLocal
+from coro._sync.local import LocalValues
 from coro.emulation import _blocking
 from coro.emulation._modules import thread as _thread
 from coro.emulation._plan import Plan
@@ -58,6 +58,7 @@ def join_threads() -> None:
         workers = [pair for pair in executors._threads_queues.items() if _is_ours(pair[0])]
         for _, queue in workers:
             queue.put(None)
+    asked = False
     try:
         while True:
             mine = threading.current_thread()
@@ -71,11 +72,34 @@ def join_threads() -> None:
             ]
             if not waiting:
                 return
+            if not asked:
+                asked = True
+                _end_what_waits_for_the_end()
             for thread in waiting:
                 thread.join()
     finally:
         if executors is not None:
             vars(executors)["_shutdown"] = False
+
+
+def _end_what_waits_for_the_end() -> None:
+    """Call what was registered for the time before threads are joined: executors of processes, also those of other
+    libraries, end their threads there. They note that the program ends; after a loop it may go on, so the note is taken
+    back, and they stay registered. What leaves no such note is called once."""
+    for call in reversed(vars(threading)["_threading_atexits"][:]):
+        # A partial object, or (from 3.13 on) a function around the one that was registered.
+        code, cells = getattr(call, "__code__", None), getattr(call, "__closure__", None) or ()
+        within = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=False)} if code else {}
+        space = getattr(getattr(call, "func", within.get("func", call)), "__globals__", {})
+        if space.get("__name__") == "concurrent.futures.thread":
+            continue
+        if "_global_shutdown" not in space:
+            vars(threading)["_threading_atexits"].remove(call)
+        try:
+            call()
+        finally:
+            if "_global_shutdown" in space:
+                space["_global_shutdown"] = False
 
 
 def _is_ours(thread: threading.Thread) -> bool:
@@ -144,7 +168,7 @@ def plan(p: Plan) -> None:
         "_set_sentinel": _thread.set_sentinel,
         "get_ident": _blocking.get_ident,
         "get_native_id": _thread.get_native_id,
-        "local": ThreadLocal,
+        "local": LocalValues,
         "_ThreadHandle": _thread.ThreadHandle,
         "_make_thread_handle": _thread.make_thread_handle,
         "_set_name": _thread.set_name,
