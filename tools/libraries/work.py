@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -84,7 +85,7 @@ class Work:
         self.folder = folder
         self.emulated = emulated
         #: A name for tables, queues and the like that no other run uses.
-        self.unique = f"{name}_{'emulated' if emulated else 'plain'}".replace("-", "_").replace(".", "_")
+        self.unique = re.sub(r"\W", "_", f"{name}_{'emulated' if emulated else 'plain'}").lower()
         self.pause = PAUSE
 
     def at_once(self, function: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
