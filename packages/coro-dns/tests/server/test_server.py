@@ -59,9 +59,11 @@ class running:
         assert str(answer.question[0].name) == str(query.question[0].name)  # in the same case
         return answer
 
-    def raw(self, data, source="127.0.0.1"):
+    def raw(self, data, source=None):
         with coro.udp_sock() as sock, coro.timeout(30):
-            sock.bind((source, 0))
+            if source is not None:
+                # not for all: bind() sets SO_REUSEADDR, with which Linux gives two datagram sockets one port at times
+                sock.bind((source, 0))
             sock.connect(self.address)
             sock.send(data)
             return sock.recv(65535)
