@@ -11,6 +11,7 @@
     dn          distinguished names
     url         LDAP URLs
     ldif        entries and changes as text
+    ad          the forms of Active Directory
 
 This file holds names only.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 from coro.ldap._core import explained as _explained
 
 with _explained():
-    from coro.ldap import client, controls, filters, ldif, protocol, query, sasl, url
+    from coro.ldap import ad, client, controls, filters, ldif, protocol, query, sasl, url
     from coro.ldap.client import Client, Referrals
     from coro.ldap.dn import DN, escape_dn_value
     from coro.ldap.exceptions import (
@@ -70,6 +71,7 @@ __all__ = [
     "TLSRequired",
     "TooMuchBuffered",
     "URLError",
+    "ad",
     "client",
     "controls",
     "escape_dn_value",

@@ -1,0 +1,118 @@
+"""Active Directory's own forms, and a group of 5000 members, which it gives in pieces."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ldap_client_support import Conversation, Scripted, in_loop
+
+from coro.ldap import LocalError, RemoteError, ad
+from coro.ldap.protocol import SearchRequest
+
+SID = bytes.fromhex("01020000000000052000000020020000")
+
+
+def test_sid() -> None:
+    assert ad.sid_text(SID) == "S-1-5-32-544"
+    assert ad.sid_bytes("S-1-5-32-544") == SID
+    for wrong in (b"", SID[:-1], SID + b"\0", b"\2" + SID[1:], b"\1\x10" + bytes(6 + 64)):
+        with pytest.raises(LocalError):
+            ad.sid_text(wrong)
+    for text in ("", "S-1", "S-2-5", "S-1-5-4294967296", "S-1-5-32-544 ", "S-1-5" + "-1" * 16, "S-1-999999999999999"):
+        with pytest.raises(LocalError):
+            ad.sid_bytes(text)
+
+
+@given(st.integers(0, 2**48 - 1), st.lists(st.integers(0, 2**32 - 1), max_size=15))
+def test_sid_round_trip(authority: int, parts: list[int]) -> None:
+    data = bytes([1, len(parts)]) + authority.to_bytes(6, "big") + b"".join(p.to_bytes(4, "little") for p in parts)
+    assert ad.sid_bytes(ad.sid_text(data)) == data
+
+
+def test_guid() -> None:
+    value = bytes.fromhex("33221100554477668899aabbccddeeff")
+    assert ad.guid(value) == UUID("00112233-4455-6677-8899-aabbccddeeff")
+    assert ad.guid_bytes("00112233-4455-6677-8899-aabbccddeeff") == value == ad.guid_bytes(ad.guid(value))
+    for wrong in (lambda: ad.guid(b"x"), lambda: ad.guid_bytes("x")):
+        with pytest.raises(LocalError):
+            wrong()
+
+
+def test_times() -> None:
+    assert ad.from_filetime(b"116444736000000000") == datetime(1970, 1, 1, tzinfo=UTC)
+    assert ad.from_filetime("0") is None and ad.from_filetime(2**63 - 1) is None
+    assert ad.to_filetime(None) == 2**63 - 1
+    for wrong in (b"x", -1, 2**63 - 2):
+        with pytest.raises(LocalError):
+            ad.from_filetime(wrong)
+    for late in (datetime(2000, 1, 1), datetime(1600, 1, 1, tzinfo=UTC)):
+        with pytest.raises(LocalError):
+            ad.to_filetime(late)
+
+
+@given(st.integers(1, 10**17))
+def test_times_round_trip(microseconds: int) -> None:
+    moment = datetime(1601, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    assert ad.from_filetime(ad.to_filetime(moment)) == moment
+
+
+def test_passwords_and_filters() -> None:
+    assert ad.encode_password("ü") == b'"\0\xfc\0"\0'
+    assert str(ad.has_flags("userAccountControl", ad.AccountControl.ACCOUNT_DISABLED)) == (
+        "(userAccountControl:1.2.840.113556.1.4.803:=2)"
+    )
+    assert str(ad.in_chain("memberOf", "cn=a)(b")) == "(memberOf:1.2.840.113556.1.4.1941:=cn=a\\29\\28b)"
+
+
+def served(members: list[bytes], step: int):
+    def script(peer: Conversation) -> None:
+        while (request := peer.next()) is not None and isinstance(request.op, SearchRequest):
+            [name] = request.op.attributes
+            first = int(name.partition("range=")[2].partition("-")[0] or 0)
+            part = members[first : first + step]
+            last = "*" if first + step >= len(members) else str(first + step - 1)
+            peer.entry(request, "cn=g", **{"member": [], f"member;range={first}-{last}": part})
+            peer.answer(request)
+
+    return script
+
+
+@in_loop
+def test_five_thousand_members() -> None:
+    members = [b"cn=%d" % number for number in range(5000)]
+    with Scripted(served(members, 1500)) as server, server.client() as directory:
+        assert ad.all_values(directory, "cn=g", "member") == members
+        with pytest.raises(RemoteError, match="at most 2000"):
+            ad.all_values(directory, "cn=g", "member", limit=2000)
+
+
+@in_loop
+def test_a_short_list() -> None:
+    def script(peer: Conversation) -> None:
+        while (request := peer.next()) is not None and isinstance(request.op, SearchRequest):
+            peer.entry(request, "cn=g", member=[b"cn=1", b"cn=2"])
+            peer.answer(request)
+
+    with Scripted(script) as server, server.client() as directory:
+        assert ad.all_values(directory, "cn=g", "member") == [b"cn=1", b"cn=2"]
+
+
+@pytest.mark.parametrize("name", ["member;range=0-1", "member;range=5-*", "member;range=0-0"])
+def test_ranges_that_do_not_follow(name: str) -> None:
+    """Among them a server that gives the same piece for ever."""
+
+    def script(peer: Conversation) -> None:
+        while (request := peer.next()) is not None and isinstance(request.op, SearchRequest):
+            peer.entry(request, "cn=g", **{name: [b"cn=1"]})
+            peer.answer(request)
+
+    @in_loop
+    def run() -> None:
+        with Scripted(script) as server, server.client() as directory, pytest.raises(RemoteError, match="number"):
+            ad.all_values(directory, "cn=g", "member")
+
+    run()
