@@ -22,7 +22,7 @@ from coro.ldap.exceptions import LocalError, RemoteError
 from coro.ldap.filters import Extensible
 
 if TYPE_CHECKING:
-    from coro.ldap.client import client as Client
+    import coro.ldap.client
 
 __all__ = [
     "AccountControl",
@@ -151,7 +151,7 @@ def has_flags(attribute: str, bits: int) -> Extensible:
     return Extensible(attribute, str(int(bits)), rule=BIT_AND)
 
 
-def all_values(directory: Client, dn: str, attribute: str, limit: int = 10_000_000) -> list[bytes]:
+def all_values(directory: coro.ldap.client.client, dn: str, attribute: str, limit: int = 10_000_000) -> list[bytes]:
     """All values of an attribute, of which Active Directory gives 1500 at once ([MS-ADTS] 3.1.1.3.1.3.3).
 
     directory: a client.  dn: of the entry.  limit: how many values at most.  Raises NoSuchObject and other results;

@@ -30,7 +30,7 @@ from coro.ldap._scram import MAX_ROUNDS, MIN_ROUNDS, Scram, saslprep
 from coro.ldap.exceptions import LDAPError, LocalError, SASLError, TLSRequired
 
 if TYPE_CHECKING:
-    from coro.ldap.client import client as Client
+    import coro.ldap.client
 
 __all__ = [
     "MECHANISMS",
@@ -330,7 +330,7 @@ def choose(offered: Iterable[str], *, secure: bool, user: str = "", password: st
     )
 
 
-def supported(client: Client, timeout: float | None = None) -> list[str]:
+def supported(client: coro.ldap.client.client, timeout: float | None = None) -> list[str]:
     """The mechanisms that a server says it has: supportedSASLMechanisms of its root DSE (RFC 4512, 5.1).
 
     timeout: seconds, None for the client's.  Raises what a search raises.
@@ -370,7 +370,7 @@ def end_point(certificate: bytes) -> bytes | None:
 
 
 def bind(
-    client: Client,
+    client: coro.ldap.client.client,
     name: str | None = None,
     *,
     user: str = "",
@@ -422,7 +422,7 @@ def bind(
     return name
 
 
-def _exchange(client: Client, login: Mechanism, seconds: Any) -> None:
+def _exchange(client: coro.ldap.client.client, login: Mechanism, seconds: Any) -> None:
     """The steps, alone on the connection.  After a failure on this side nobody knows who is logged in: it is closed."""
     try:
         message = login.start()
