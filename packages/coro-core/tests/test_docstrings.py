@@ -152,6 +152,7 @@ EXAMPLES = {
         "import sys; from coro.log import *; before = get_logger()",
         "assert isinstance(set_logger(before), FileLogger)",
     ),
+    "emulation.check": ("import coro.emulation", ""),
     "testing.coro_test": (
         "import unittest; from coro.testing import coro_test",
         "assert issubclass(EchoTest, unittest.TestCase)",
