@@ -1,4 +1,4 @@
-"""The import lock, forks beside imports, and where all threads are."""
+"""The import lock, forks beside imports, where all threads are, and what functions say of themselves."""
 
 from support import ok
 
@@ -121,3 +121,15 @@ coro.run(main)
 print(len(sys._current_frames()))
 """
     ) == ["[('MainThread', 'main'), ('looks', 'looks'), ('waits 0', 'waits'), ('waits 1', 'waits')]", "main", "1"]
+
+
+def test_functions_are_pickled_as_what_they_stand_for():
+    assert ok(
+        QUIET
+        + """
+import os, pickle, signal, time
+for function in (time.sleep, os.read, os.fork, signal.signal):
+    assert pickle.loads(pickle.dumps(function)) is function
+print(pickle.dumps(time.sleep, 0))
+"""
+    ) == [r"b'ctime\nsleep\np0\n.'"]

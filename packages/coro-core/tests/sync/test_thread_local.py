@@ -197,7 +197,7 @@ def test_values_vanish_with_the_local():
 
 def test_the_dictionary_is_no_way_around():
     local = ThreadLocal()
-    with pytest.raises(AttributeError, match="cannot be replaced"):
+    with pytest.raises(AttributeError, match="read-only"):
         local.__dict__ = {}
     with pytest.raises(AttributeError, match="cannot be deleted"):
         del local.__dict__

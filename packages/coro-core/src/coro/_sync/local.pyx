@@ -137,7 +137,8 @@ cdef class LocalValues:
 
     def __setattr__(self, name, value):
         if name == "__dict__":
-            raise AttributeError("the __dict__ of a ThreadLocal cannot be replaced; set attributes instead")
+            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only; "
+                                 "set attributes instead")
         self.show()
         PyObject_GenericSetAttr(self, name, value)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coro._runtime import scheduler
 from coro.emulation import _blocking, _originals
 from coro.emulation._plan import Plan
 
@@ -45,7 +46,8 @@ def _elsewhere(own: Any) -> Any:
             finally:
                 over.release()
 
-        _originals.original("threading").Thread(target=work, name="coro interpreter", daemon=True).start()
+        name = scheduler.current().name
+        _originals.original("threading").Thread(target=work, name=name, daemon=True).start()
         over.acquire()
         result, *error = outcome
         if error:

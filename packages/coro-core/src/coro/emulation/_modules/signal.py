@@ -239,7 +239,9 @@ _raise_signal: Any = signal.raise_signal
 
 def plan(p: Plan) -> None:
     """What to replace."""
-    functions = (pthread_sigmask, set_wakeup_fd, emulated_signal, getsignal, pause, raise_signal)
-    for function in functions:
-        function.__module__ = "signal"  # all that is in the module says that it is
-        p.replace(signal, function.__name__.removeprefix("emulated_"), function)
+    p.replace(signal, "pthread_sigmask", pthread_sigmask)
+    p.replace(signal, "set_wakeup_fd", set_wakeup_fd)
+    p.replace(signal, "signal", emulated_signal)
+    p.replace(signal, "getsignal", getsignal)
+    p.replace(signal, "pause", pause)
+    p.replace(signal, "raise_signal", raise_signal)
