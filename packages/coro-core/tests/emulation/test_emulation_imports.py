@@ -90,8 +90,11 @@ def test_the_frames_of_all_threads():
 import sys, threading, time
 
 def waits():
-    started.release()
-    ended.wait()
+    try:
+        raise ValueError(threading.current_thread().name)
+    except ValueError:
+        started.release()
+        ended.wait()
 
 def looks():
     frames = sys._current_frames()
@@ -111,6 +114,10 @@ def main():
         started.acquire()
     threads[2].start()
     threads[2].join()
+    found = sys._current_exceptions()
+    handled = [found[thread.ident] for thread in threads[:2]]
+    print([str(one[1] if isinstance(one, tuple) else one) for one in handled])
+    print(found[threading.get_ident()] in (None, (None,) * 3))
     frame = sys._current_frames()[threading.get_ident()]
     print(frame.f_code.co_name)
     ended.set()
@@ -120,7 +127,13 @@ ended = threading.Event()
 coro.run(main)
 print(len(sys._current_frames()))
 """
-    ) == ["[('MainThread', 'main'), ('looks', 'looks'), ('waits 0', 'waits'), ('waits 1', 'waits')]", "main", "1"]
+    ) == [
+        "[('MainThread', 'main'), ('looks', 'looks'), ('waits 0', 'waits'), ('waits 1', 'waits')]",
+        "['waits 0', 'waits 1']",
+        "True",
+        "main",
+        "1",
+    ]
 
 
 def test_functions_are_pickled_as_what_they_stand_for():

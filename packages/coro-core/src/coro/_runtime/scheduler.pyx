@@ -144,6 +144,7 @@ cdef extern from "_switch/slice.h":
     void coro_interp_set_profile(PyThreadState *, void *)
     void coro_interp_has_loop(object, object)
     void coro_interp_ctypes_errno(int *)
+    PyObject *coro_interp_handled(const coro_interp *)
     int coro_interp_trace_parked(PyThreadState *, coro_interp *, void *, PyObject *, PyObject *) except -1
     ctypedef struct coro_interp_facts:
         int *collecting

@@ -312,6 +312,16 @@ coro_interp_frame_object(PyThreadState *ts, struct _PyInterpreterFrame *frame)
     return result;
 }
 
+PyObject *
+coro_interp_handled(const coro_interp *s)
+{
+    const _PyErr_StackItem *item = s->exc_info;
+    while ((item->exc_value == NULL || item->exc_value == Py_None) && item->previous_item != NULL) {
+        item = item->previous_item;
+    }
+    return item->exc_value == Py_None ? NULL : item->exc_value;
+}
+
 #if CORO_HAS_ENTRY_FRAMES
 #if PY_VERSION_HEX < 0x030D0000
 #define ENTRY_MARK(f) ((uintptr_t)(f)->prev_instr)

@@ -189,6 +189,9 @@ struct _PyInterpreterFrame *coro_interp_top_frame(const coro_interp *s, const ch
    function is active in it. */
 PyObject *coro_interp_frame_object(PyThreadState *ts, struct _PyInterpreterFrame *frame);
 
+/* The exception that a parked thread handles, borrowed, or NULL. */
+PyObject *coro_interp_handled(const coro_interp *s);
+
 /* Make sys.settrace (given as `settrace`) act on a parked thread, whose innermost frame is `frame`, instead of on the
    caller. Returns -1 with an exception set when the thread is traced already or the call failed. */
 int coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterpreterFrame *frame, PyObject *settrace,

@@ -148,6 +148,24 @@ def get_ident():
     return ident_here()
 
 
+def owned(method, bint of_cursor):
+    """A method of a database connection (or of a cursor, which has one) that looks first whether its owner calls.
+
+    It is made here because what is compiled has no frame: `method` may warn of its caller's line."""
+    @cython.binding(True)
+    def call(self, *args, **kwargs):
+        connection = self.connection if of_cursor else self
+        owner = getattr(connection, "_coro_owner", 0)
+        if owner and owner != ident_here():
+            connection._coro_check()
+        return method(self, *args, **kwargs)
+
+    call.__name__ = method.__name__
+    call.__qualname__ = method.__qualname__
+    call.__doc__ = method.__doc__
+    return call
+
+
 def hand_over(wait_many_, make_open_):
     """Before anything is emulated: ``wait_many(pairs, timeout)``, which waits for several descriptors, and
     ``make_open()``, which makes the open() for files that wait."""

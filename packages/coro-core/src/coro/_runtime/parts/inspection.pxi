@@ -121,6 +121,15 @@ def _has_asyncio_loop(get, set):
     coro_interp_has_loop(get, set)
 
 
+def _handled_exception(coro t):
+    """The exception that a parked thread handles, or None."""
+    cdef PyObject *found
+    if running == <PyObject *>t or not t.link.flags & STARTED or t.link.flags & DEAD:
+        return None
+    found = coro_interp_handled(&t.stack.interp)
+    return <object>found if found != NULL else None
+
+
 def _share_ctypes_errno(bint share):
     """Let each thread have an errno of ctypes of its own. ctypes has one for each OS thread; the calling one is the
     loop's. Returns the object that has it, which must be kept from then on, or None if ctypes has made none yet."""

@@ -221,7 +221,7 @@ def _make_classes(module: types.ModuleType) -> dict[str, Any]:
     ):
         for name in methods:
             if name not in vars(cls) and type(getattr(native, name)) is types.MethodDescriptorType:
-                setattr(cls, name, _checked(getattr(native, name), cls is Cursor))
+                setattr(cls, name, _blocking.owned(getattr(native, name), cls is Cursor))
 
     def connect(*args: Any, **kwargs: Any) -> Any:
         factory = args[5] if len(args) > 5 else kwargs.get("factory")
@@ -231,20 +231,6 @@ def _make_classes(module: types.ModuleType) -> dict[str, Any]:
     for cls in (Connection, Cursor):
         cls.__module__, cls.__qualname__ = "sqlite3", cls.__name__
     return {"Connection": Connection, "Cursor": Cursor, "connect": connect}
-
-
-def _checked(method: Any, of_cursor: bool) -> Any:
-    """A method that looks first who calls."""
-
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        connection = self.connection if of_cursor else self
-        owner = getattr(connection, "_coro_owner", 0)
-        if owner and owner != _blocking.get_ident():
-            connection._coro_check()
-        return method(self, *args, **kwargs)
-
-    call.__name__, call.__doc__ = method.__name__, method.__doc__
-    return call
 
 
 def _set_level(connection: Any, level: Any) -> None:

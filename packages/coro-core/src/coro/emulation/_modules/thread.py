@@ -32,6 +32,7 @@ _start_native: Any = _native.start_new_thread
 _start_joinable_native: Any = getattr(_native, "start_joinable_thread", None)
 _count_native: Any = _native._count
 _current_frames_native: Any = sys._current_frames
+_current_exceptions_native: Any = sys._current_exceptions
 _get_ident_native: Any = _native.get_ident
 _native_id: Any = getattr(_native, "get_native_id", None)
 _sentinel_native: Any = getattr(_native, "_set_sentinel", None)
@@ -252,20 +253,41 @@ def set_sentinel() -> Any:
     return record.sentinel
 
 
+def _of_all(of_os_threads: dict[Any, Any], own: Any, of_parked: Callable[[Any], Any]) -> dict[int, Any]:
+    """What there is of each thread, by ident: OS threads, the calling thread, and all others of the loop."""
+    me = scheduler.current()
+    del of_os_threads[_get_ident_native()]  # in which the calling thread runs
+    for thread in scheduler._all_threads():
+        is_main = thread.id == _blocking.get_main()
+        ident = threading.main_thread().ident if is_main else thread.id
+        of_os_threads[ident] = own if thread is me else of_parked(thread)
+    return of_os_threads
+
+
 def current_frames() -> dict[int, Any]:
     """Return a dict mapping each thread's ident to its current stack frame; see sys._current_frames. Has all threads of
     the loop when one of them calls."""
     frames: dict[Any, Any] = _current_frames_native()
     if not _blocking.in_thread_of_loop():
         return frames
-    me = scheduler.current()
-    del frames[_get_ident_native()]  # of the OS thread, in which the calling thread runs
-    for thread in scheduler._all_threads():
-        frame = sys._getframe(1) if thread is me else thread.get_frame()
-        if frame is not None:
-            is_main = thread.id == _blocking.get_main()
-            frames[threading.main_thread().ident if is_main else thread.id] = frame
-    return frames
+    found = _of_all(frames, sys._getframe(1), lambda thread: thread.get_frame())
+    return {ident: frame for ident, frame in found.items() if frame is not None}
+
+
+def current_exceptions() -> dict[int, Any]:
+    """Return a dict mapping each thread's ident to the exception that it handles; see sys._current_exceptions. Has all
+    threads of the loop when one of them calls."""
+    exceptions: dict[Any, Any] = _current_exceptions_native()
+    if not _blocking.in_thread_of_loop():
+        return exceptions
+
+    def handled(thread: Any) -> Any:
+        exc = scheduler._handled_exception(thread)
+        if sys.version_info >= (3, 12):
+            return exc
+        return (None, None, None) if exc is None else (type(exc), exc, exc.__traceback__)
+
+    return _of_all(exceptions, exceptions.get(_get_ident_native()), handled)
 
 
 def get_native_id() -> int:
@@ -333,3 +355,4 @@ def plan(p: Plan) -> None:
     for name, new in replacements().items():
         p.replace(_native, name, new)
     p.replace(sys, "_current_frames", current_frames)
+    p.replace(sys, "_current_exceptions", current_exceptions)
