@@ -18,6 +18,7 @@ from packet_messages import message, mutated
 
 from coro.dns import packet
 from coro.dns._packet.codec import data_of, fields_of, kinds_of
+from coro.dns._packet.numbers import type_number
 
 MESSAGES = int(os.environ.get("CORO_DNS_MESSAGES", "300"))
 SEED = int(os.environ.get("CORO_DNS_SEED") or random.SystemRandom().getrandbits(32))
@@ -41,7 +42,7 @@ def ours(records):
     for owner, rtype, klass, ttl, data in records:
         if rtype == "OPT":
             continue
-        number = rtype if isinstance(rtype, int) else getattr(packet.TYPE, rtype)
+        number = rtype if isinstance(rtype, int) else type_number(rtype)
         klass = klass if isinstance(klass, int) else getattr(packet.CLASS, klass)
         kinds = kinds_of(number, klass)
         if kinds and not isinstance(data, bytes) or kinds in ("e", "m"):
@@ -54,7 +55,10 @@ def ours(records):
 
 def folded(records):
     """Names within data in small letters: ours are. Letters count in no comparison of names."""
-    return sorted((owner, rtype, klass, ttl, lowered(rtype, klass, data)) for owner, rtype, klass, ttl, data in records)
+    # a set: dnspython joins records that are the same, as those are that differ only in letters
+    return sorted(
+        {(owner, rtype, klass, ttl, lowered(rtype, klass, data)) for owner, rtype, klass, ttl, data in records}
+    )
 
 
 def lowered(rtype, klass, data):
