@@ -438,6 +438,18 @@ def test_bind_sets_reuse_addr():
         assert s.getsockopt(coro.SOL.SOCKET, coro.SO.REUSEADDR) == 1
 
 
+@pytest.mark.parametrize("make, address", [(coro.udp_sock, "127.0.0.1"), (coro.udp6_sock, "::1")])
+def test_a_free_port_for_datagrams_is_free(make, address):
+    """With the option, the kernel may give a port that another such socket has."""
+    with make() as s:
+        s.bind((address, 0))
+        assert s.getsockopt(coro.SOL.SOCKET, coro.SO.REUSEADDR) == 0
+        port = s.getsockname()[1]
+    with make() as s:
+        s.bind((address, port))
+        assert s.getsockopt(coro.SOL.SOCKET, coro.SO.REUSEADDR) == 1
+
+
 def test_system_errors_have_both_classes():
     with coro.tcp_sock() as a, coro.tcp_sock() as b:
         a.bind(("127.0.0.1", 0))

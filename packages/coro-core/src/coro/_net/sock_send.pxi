@@ -747,12 +747,15 @@ cdef class sock(_receiver):
     # -- the rest of the socket calls
 
     def bind(self, address):
-        """Give the socket its own address (SO_REUSEADDR is set first).  ``ValueError`` for a name."""
+        """Give the socket its own address.  SO_REUSEADDR is set first, unless a socket for datagrams asks for any free
+        port: with that option the kernel may give two of them the same port, and one the datagrams of the other.
+        ``ValueError`` for a name."""
         cdef sockaddr_storage sa
         cdef socklen_t length
         self.check()
         length = _parse(self.domain, address, &sa)
-        self.set_reuse_addr()
+        if self.bits & B_STREAM or (<sockaddr_in *>&sa).sin_family == AF_UNIX or (<sockaddr_in *>&sa).sin_port != 0:
+            self.set_reuse_addr()       # the port is at the same place for both families
         if bind(self.fd, <sockaddr *>&sa, length) < 0:
             raise _error(errno)
 
