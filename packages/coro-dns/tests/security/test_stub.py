@@ -196,6 +196,7 @@ def test_an_icmp_error_goes_on_with_the_next_server():
         assert resolver(servers).query("a.test") == RIGHT
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # workers of tests before
 def test_a_forked_child_has_random_bits_of_its_own():
     import os
 

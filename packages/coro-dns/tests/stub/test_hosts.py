@@ -279,6 +279,7 @@ def test_the_recursive_resolver_is_installed_likewise(uninstalled, tmp_path):
         assert coro.get_resolver() is before
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # workers of tests before
 @in_loop
 def test_a_forked_child_and_its_parent_both_go_on(uninstalled):
     with fakes({1: address}) as servers:

@@ -16,7 +16,7 @@ import coro
 from coro import http
 from coro.http import static
 
-pytestmark = [pytest.mark.slow, pytest.mark.newest]
+pytestmark = pytest.mark.slow
 
 TEXT = b"".join(b"line %d\n" % i for i in range(2000))
 

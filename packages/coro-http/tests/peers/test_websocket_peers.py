@@ -20,7 +20,7 @@ from real_programs import find_program, missing, require_library
 import coro
 from coro.http import websocket
 
-pytestmark = [pytest.mark.slow, pytest.mark.newest]
+pytestmark = pytest.mark.slow
 
 #: Where Debian has the module `ws`, for a Node of another origin, too.
 MODULES = "/usr/share/nodejs"
