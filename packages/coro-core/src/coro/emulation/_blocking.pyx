@@ -21,10 +21,12 @@ never let it happen here. So whoever has held the CPU for 5 ms gives way at the 
 fails, without waiting; the clock is looked at once in 16 such calls.
 
 Cost: an uncontended acquire and release are about as fast as the standard library's; a contended one costs a waiter
-object of about 80 bytes and two switches; a wait with a time limit one timer more.
+object of about 80 bytes and two switches; a wait with a time limit one timer more. A line has a deque only if a second
+one stands in it.
 
-Why one file: locks, waits and sleep share who calls, how the main thread is interrupted, and when to give way; all of
-that is a handful of C variables, and every acquire looks at them.
+Why one module: locks, conditions, waits, sockets and sleep share who calls, how the main thread is interrupted, and
+when to give way; all of that is a handful of C variables, and every acquire looks at them. Conditions and sockets are
+in files of their own, in `parts`.
 
 Invariants:
  1. A waiter stands in a line exactly while neither granted nor left.
@@ -59,7 +61,7 @@ from time import monotonic
 
 from coro import offload
 from coro._runtime import scheduler
-from coro.exceptions import ClosedError, NoSwitchError, SimultaneousError, WrongThreadError, YieldFromMain
+from coro.exceptions import ClosedError, NoSwitchError, Shutdown, SimultaneousError, WrongThreadError, YieldFromMain
 
 require_abi()
 
@@ -390,6 +392,7 @@ def wait_for_wake(what, timeout=None):
 
 # -- Locks -----------------------------------------------------------------------------------------
 
+@cython.freelist(32)
 cdef class Waiter:
     cdef coro thread                    # None: an OS thread, which sleeps on `bell`
     cdef PyThread_type_lock bell
@@ -432,10 +435,12 @@ cdef bint grant(Waiter w):
 
 
 cdef class Guard:
-    """What Lock and RLock share: the flag and the line."""
+    """What Lock and RLock share: the flag and the line. Most lines are of one, for whom there is a place without a
+    deque; it is the front of the line, and empty only when somebody has left it and nobody moved up."""
     cdef bint taken
     cdef bint by_os_thread              # the owner is no thread of the loop, so its release is not our deadlock
-    cdef object line
+    cdef Waiter first
+    cdef object line                    # those behind the first, None: there never were any
     cdef object __weakref__
 
     cdef bint wait(self, double seconds) except -1:
@@ -444,8 +449,6 @@ cdef class Guard:
         cdef Waiter w = Waiter.__new__(Waiter)
         w.thread = me
         w.waiting = True
-        if self.line is None:
-            self.line = deque()
         if me is None:
             return self.wait_in_os_thread(w, seconds)
         return self.wait_in_thread(w, me, seconds)
@@ -454,7 +457,7 @@ cdef class Guard:
         cdef Limit limit = None
         # Where OS threads of the program's run, one of them may come and release the lock: no deadlock.
         cdef bint foreign = self.by_os_thread or count_os_threads() > offload._pool.counted
-        self.line.append(w)
+        self.stand(w)
         try:
             if seconds >= 0:
                 limit = limit_of(me, seconds)
@@ -486,7 +489,7 @@ cdef class Guard:
         PyThread_acquire_lock(w.bell, WAIT_LOCK)
         if seconds >= 0:
             deadline = monotonic() + seconds
-        self.line.append(w)
+        self.stand(w)
         try:
             while not w.granted:
                 if seconds >= 0:
@@ -508,17 +511,44 @@ cdef class Guard:
             if not w.granted:
                 self.leave(w)
 
-    cdef int leave(self, Waiter w) except -1:
-        try:
-            self.line.remove(w)
-        except ValueError:
-            pass
+    cdef inline bint has_line(self) noexcept:
+        return self.first is not None or (self.line is not None and len(<object>self.line) > 0)
+
+    cdef inline int stand(self, Waiter w) except -1:
+        if not self.has_line():
+            self.first = w
+            return 0
+        if self.line is None:
+            self.line = deque()
+        self.line.append(w)
         return 0
+
+    cdef inline Waiter take_first(self):
+        """Out of a line that somebody stands in."""
+        cdef Waiter w = self.first
+        if w is None:
+            return <Waiter>self.line.popleft()
+        self.first = None
+        return w
+
+    cdef int leave(self, Waiter w) except -1:
+        if self.first is w:
+            self.first = None
+        elif self.line is not None:
+            try:
+                self.line.remove(w)
+            except ValueError:
+                pass
+        return 0
+
+    cdef void forget_line(self) noexcept:
+        self.first = None
+        self.line = None
 
     cdef int pass_on(self) except -1:
         """The owner is done: the next one gets it."""
-        while self.line:
-            if grant(<Waiter>self.line.popleft()):
+        while self.has_line():
+            if grant(self.take_first()):
                 return 0
         self.taken = False
         return 0
@@ -559,6 +589,7 @@ cdef object MINUS_ONE = -1
 
 
 @cython.final
+@cython.freelist(32)
 cdef class Lock(Guard):
     """A lock for coro threads and OS threads: not re-entrant, owned by nobody, as ``threading.Lock``."""
 
@@ -584,7 +615,7 @@ cdef class Lock(Guard):
         """Unlock the lock, which need not have been locked by the same thread. RuntimeError when it is not locked."""
         if not self.taken:
             raise RuntimeError("release unlocked lock")
-        if not self.line:
+        if not self.has_line():
             self.taken = False
         else:
             self.pass_on()
@@ -618,7 +649,7 @@ cdef class Lock(Guard):
 
     def _at_fork_reinit(self):
         self.taken = False
-        self.line = None
+        self.forget_line()
 
     def __repr__(self):
         state = "locked" if self.taken else "unlocked"
@@ -653,8 +684,8 @@ cdef class Sentinel(Guard):
         if not self.taken:
             raise RuntimeError("release unlocked lock")
         self.taken = False
-        while self.line:
-            grant(<Waiter>self.line.popleft())
+        while self.has_line():
+            grant(self.take_first())
 
     cdef int pass_on(self) except -1:
         return 0                        # who was told that it is open, and goes away, has nothing to pass on
@@ -665,7 +696,7 @@ cdef class Sentinel(Guard):
 
     def _at_fork_reinit(self):
         self.taken = False
-        self.line = None
+        self.forget_line()
 
     def __repr__(self):
         state = "locked" if self.taken else "unlocked"
@@ -750,7 +781,7 @@ cdef class RLock(Guard):
 
     def _at_fork_reinit(self):
         self.taken = False
-        self.line = None
+        self.forget_line()
         self.owner = 0
         self.count = 0
 
@@ -763,6 +794,10 @@ cdef class RLock(Guard):
 # trio asserts that the class comes from there. That of Lock has no name in `_thread` that pickle would find everywhere.
 (<PyTypeObject *>RLock).tp_name = "_thread.RLock"
 
+
+# -- Conditions ------------------------------------------------------------------------------------
+
+include "parts/conditions.pxi"
 
 # -- Descriptors -----------------------------------------------------------------------------------
 
@@ -779,6 +814,11 @@ def wait_fd(int fd, bint writing, timeout=None, bint urgent=False):
     """Suspend the calling coro thread until the descriptor is ready, at most ``timeout`` seconds; False: time is up.
 
     Any number of threads may wait for one descriptor. OSError(EBADF) when it is closed meanwhile."""
+    return wait_for_fd(fd, writing, urgent, -1 if timeout is None else max(0.0, <double>timeout))
+
+
+cdef bint wait_for_fd(int fd, bint writing, bint urgent, double seconds) except -1:
+    """As wait_fd(); less than 0 seconds: for ever."""
     cdef coro me = running_thread()
     cdef uint32_t ready = FD_EXCEPT_READY if urgent else FD_WRITE_READY if writing else FD_READ_READY
     cdef FdPoller poller = fd_poller()
@@ -786,10 +826,10 @@ def wait_fd(int fd, bint writing, timeout=None, bint urgent=False):
     cdef Limit limit = None
     cdef bint is_main
     cdef int outcome
-    if timeout is not None:
-        if timeout <= 0:
+    if seconds >= 0:
+        if seconds == 0:
             return coro_poll_one(fd, POLLPRI if urgent else POLLOUT if writing else POLLIN) != 0
-        limit = limit_of(me, timeout)
+        limit = limit_of(me, seconds)
     try:
         s = poller.state_of(fd)
         while True:
@@ -813,7 +853,7 @@ def wait_fd(int fd, bint writing, timeout=None, bint urgent=False):
         if limit is not None:
             timer_cancel(limit)
             limit.thread = None
-    return wait_beside(fd, POLLPRI if urgent else POLLOUT if writing else POLLIN, timeout)
+    return wait_beside(fd, POLLPRI if urgent else POLLOUT if writing else POLLIN, None if seconds < 0 else seconds)
 
 
 cdef object wait_beside(int fd, int events, object timeout):
@@ -864,6 +904,10 @@ def recv_now(int fd, Py_ssize_t size, int flags):
 
 def recv_into_now(int fd, buffer, Py_ssize_t size, int flags):
     """recv(2) into the first ``size`` bytes of a buffer (0: all of it): how many, or None if it would have to wait."""
+    return receive_into(fd, buffer, size, flags)
+
+
+cdef object receive_into(int fd, buffer, Py_ssize_t size, int flags):
     cdef Py_buffer view
     cdef ssize_t got
     cdef int error
@@ -888,11 +932,18 @@ def recv_into_now(int fd, buffer, Py_ssize_t size, int flags):
 
 def send_now(int fd, data, Py_ssize_t begin, int flags):
     """send(2) of everything from ``begin`` on: how many bytes went out, or None if it would have to wait."""
+    cdef Py_ssize_t total
+    return transmit(fd, data, begin, flags, &total)
+
+
+cdef object transmit(int fd, data, Py_ssize_t begin, int flags, Py_ssize_t *size):
+    """As send_now(), and tells how many bytes `data` has."""
     cdef Py_buffer view
     cdef ssize_t sent
     cdef int error
     be_fair()
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    size[0] = view.len
     try:
         if begin > view.len:
             begin = view.len
@@ -907,6 +958,10 @@ def send_now(int fd, data, Py_ssize_t begin, int flags):
     finally:
         PyBuffer_Release(&view)
 
+
+# -- Sockets ---------------------------------------------------------------------------------------
+
+include "parts/sockets.pxi"
 
 # -- Files -----------------------------------------------------------------------------------------
 

@@ -146,8 +146,11 @@ def emulated_select(
         for files, bits in zip(lists, (select.POLLIN, select.POLLOUT, select.POLLPRI), strict=True)
         for file in files
     ]
+    readers = list(lists[0])
     while True:
         in_time = wait_some(pairs, _left(deadline))
+        if in_time and len(pairs) == 1 and pairs[0][1] == select.POLLIN:
+            return readers, [], []  # whatever the poller tells of one who would read is "readable" for select()
         try:
             ready = _select(*lists, 0)
         except (OSError, ValueError):

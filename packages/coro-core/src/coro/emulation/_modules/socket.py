@@ -3,8 +3,9 @@
 Sockets that exist already, subclasses, and names imported long ago are thereby emulated, too. The descriptor keeps the
 mode that the program gave it (blocking without a time limit, non-blocking with one), so children and duplicates see
 what they would have seen. A call that could block is made without blocking first: recv and send with MSG_DONTWAIT
-directly, everything else by the original method with the time limit at 0 for the moment of the call. If there was
-nothing to do, the coro thread is suspended until the poller reports the descriptor, or the socket's time limit is over.
+directly (compiled, in `_blocking`, where there are no flags), everything else by the original method with the time
+limit at 0 for the moment of the call. If there was nothing to do, the coro thread is suspended until the poller reports
+the descriptor, or the socket's time limit is over.
 
 Sockets with the time limit 0, and callers that are no coro threads, get the original.
 
@@ -173,11 +174,17 @@ def _is_stream(sock: Any) -> bool:
     return bool(sock.type == socket.SOCK_STREAM)
 
 
-def send(self: Any, data: Any, flags: int = 0, /) -> int:
-    """Send data: all of it if the socket has no time limit, else what the system takes; see socket.socket.send."""
-    if not _is_direct(self, flags):
+def send(self: Any, data: Any, flags: int, begun: int | None) -> int:
+    """Send data: all of it if the socket has no time limit, else what the system takes; see socket.socket.send.
+
+    begun: what the first call of the system took, -1 if it would have had to wait; None: there was no call."""
+    sent: int | None
+    if begun is not None:
+        sent = None if begun < 0 else begun
+    elif _is_direct(self, flags):
+        sent = _blocking.send_now(_fileno(self), data, 0, flags)
+    else:
         return _indirect(self, True, _raw.send, flags, data, flags)  # type: ignore[no-any-return]
-    sent = _blocking.send_now(_fileno(self), data, 0, flags)
     timeout = _gettimeout(self)
     deadline = _deadline(timeout)
     while sent is None:
@@ -200,14 +207,13 @@ def _send_rest(sock: Any, data: Any, sent: int, flags: int) -> int:
     return sent
 
 
-def sendall(self: Any, data: Any, flags: int = 0, /) -> None:
-    """Send all of the data; see socket.socket.sendall."""
+def sendall(self: Any, data: Any, flags: int, done: int = 0) -> None:
+    """Send all of the data from `done` on; see socket.socket.sendall."""
     if not _is_direct(self, flags):
         _raw.sendall(self, data, flags)
         return
     with memoryview(data) as view:
         size = view.nbytes
-        done = 0
         deadline = _deadline(_gettimeout(self))
         while True:
             sent = _blocking.send_now(_fileno(self), view, done, flags)
@@ -352,14 +358,14 @@ def sendfile_use_sendfile(self: Any, file: Any, offset: int = 0, count: int | No
 
 
 _METHODS = {
-    "recv": recv,
-    "recv_into": recv_into,
+    "recv": _blocking.socket_recv,
+    "recv_into": _blocking.socket_recv_into,
     "recvfrom": recvfrom,
     "recvfrom_into": recvfrom_into,
     "recvmsg": recvmsg,
     "recvmsg_into": recvmsg_into,
-    "send": send,
-    "sendall": sendall,
+    "send": _blocking.socket_send,
+    "sendall": _blocking.socket_sendall,
     "sendto": sendto,
     "sendmsg": sendmsg,
     "sendmsg_afalg": sendmsg_afalg,
@@ -374,6 +380,7 @@ _METHODS = {
 
 def plan(p: Plan) -> None:
     """What to replace."""
+    _blocking.know_sockets(_fileno, _gettimeout, recv, recv_into, send, sendall)
     for name, function in _METHODS.items():
         if getattr(_class, name, MISSING) is not MISSING:
             p.replace(_class, name, function)

@@ -1,7 +1,8 @@
 """Emulated `threading`: the primitives that its classes are made of.
 
 Thread, Condition, Event, Semaphore, Barrier, Timer and the rest are Python code on top of a few names of `_thread`;
-with those replaced in the module's own namespace, the classes themselves stay what they were, subclasses and all.
+with those replaced in the module's own namespace, the classes themselves stay what they were, subclasses and all. The
+methods of Condition and Event are compiled ones meanwhile, because all others are made of these two.
 """
 
 from __future__ import annotations
@@ -177,6 +178,12 @@ def plan(p: Plan) -> None:
     }
     if not hasattr(threading, "_DeleteDummyThreadOnDel"):  # 3.12 and newer see to that by thread-local data
         p.replace(_module._DummyThread, "__init__", initialise_dummy)
+    _blocking.know_condition(threading.Condition)
+    for name in ("enter", "exit", "wait", "notify", "notify_all"):
+        method = f"__{name}__" if name in ("enter", "exit") else name
+        p.replace(threading.Condition, method, getattr(_blocking, f"condition_{name}"))
+    for name in ("set", "clear", "wait"):
+        p.replace(threading.Event, name, getattr(_blocking, f"event_{name}"))
     module: types.ModuleType = threading
     for name, new in names.items():
         p.replace(module, name, new)
