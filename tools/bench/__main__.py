@@ -127,7 +127,8 @@ def _run(arguments: argparse.Namespace) -> int:
     peers = {peer for record in records for peer in _taking_part(record.case, arguments)}
     environment = Environment(arguments.cache, arguments.python, arguments.coro_path)
     _note(f"preparing {environment.folder} (the first time, and after changes of coro-core, it takes a while)")
-    environment.install(peers, {record.case.package for record in records})
+    needs = {need for record in records for need in record.case.needs}
+    environment.install(peers, {record.case.package for record in records}, needs)
     _run_rounds(environment, arguments, records)
     about = _about(environment, arguments.rounds)
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if version)

@@ -52,6 +52,11 @@ CAPTIONS: dict[str, Caption] = {
     "connections": Caption(
         "Short connections", "Processor time of the server to accept a connection, answer once and close it."
     ),
+    "emulation": Caption(
+        "The standard library's threads",
+        "Processor time of an operation of threading, queue, socket and select under emulation; and of a server, for a "
+        "request.",
+    ),
     "growth": Caption(
         "What grows with the number of threads",
         "Processor time of the same operation of coro among 100 000 others and among 100.",

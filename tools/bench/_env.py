@@ -90,12 +90,13 @@ class Environment:
             f"pip install {arguments[-1]}",
         )
 
-    def install(self, peers: set[str], ours: Iterable[str] = (packages.CORE_NAME,)) -> None:
-        """Install what these peers need, and if "coro" is one of them, coro-core and the packages `ours`.
+    def install(self, peers: set[str], ours: Iterable[str] = (packages.CORE_NAME,), needs: Iterable[str] = ()) -> None:
+        """Install what these peers need, what everybody `needs`, and if "coro" is one of the peers, coro-core and the
+        packages `ours`.
 
-        A peer that cannot be installed lands in `missing`, with the reason.
+        What cannot be installed lands in `missing`, with the reason.
         """
-        wanted = sorted({DISTRIBUTIONS[peer] for peer in peers if peer in DISTRIBUTIONS})
+        wanted = sorted({*needs, *(DISTRIBUTIONS[peer] for peer in peers if peer in DISTRIBUTIONS)})
         self._look(wanted)
         for name in wanted:
             if self.versions[name] is None:

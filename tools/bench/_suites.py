@@ -53,6 +53,7 @@ class Case:
     load: for a server, the client program and its numbers. c_server, c_files: the program of the peer "c", and what
         files in the folder it is given.
     folder: where the workload is, and a client program of its own. package: the distribution that is measured.
+    needs: what pip installs for everybody who takes part.
     """
 
     suite: str
@@ -69,6 +70,7 @@ class Case:
     load: dict[str, int] = field(default_factory=dict)
     folder: Path = WORKLOADS
     package: str = packages.CORE_NAME
+    needs: tuple[str, ...] = ()
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -200,6 +202,12 @@ def _echo(connections: int, requests: int = 60_000) -> Case:
     )
 
 
+def _emulated(what: str, name: str, count: int = 200_000) -> Case:
+    """What the standard library offers, under emulation and under gevent's patches."""
+    parameters = {"what": what, "count": count}
+    return Case("emulation", name, "emulated.py", parameters, (Rival("gevent", 0.5), Rival("threads")))
+
+
 def _growth(workload: str, name: str, crowd: str, parameters: dict[str, Any], bar: float) -> Case:
     """The same operation among 100 000 others and among 100, `crowd` being the parameter that says how many."""
     rival = Rival("coro, 100", bar, "coro", {crowd: 100})
@@ -296,6 +304,23 @@ _CORE: tuple[Case, ...] = (
         kind="server",
         client="connect_load",
         load={"connections": 100, "size": 64, "requests": 15_000},
+    ),
+    _emulated("lock", "threading.Lock, nobody waits", 2_000_000),
+    _emulated("crowd", "threading.Lock, wanted by 100 threads"),
+    _emulated("queue", "queue.Queue, from one thread to another"),
+    _emulated("event", "threading.Event, from one thread to another"),
+    _emulated("socket", "socket, 64 bytes from one thread to another"),
+    _emulated("select", "select.select before each recv of 64 bytes"),
+    Case(
+        "emulation",
+        "Flask on werkzeug's own server, 50 connections at a time",
+        "flask_server.py",
+        {},
+        (Rival("gevent", 1.0), Rival("threads")),
+        kind="server",
+        client="connect_load",
+        load={"connections": 50, "size": 0, "requests": 6_000},
+        needs=("flask",),
     ),
     _growth("switch.py", "switch in a ring of 100 000 against 100", "threads", {"hops": 2_000_000}, 4),
     Case(

@@ -2,6 +2,9 @@
    under test is the bottleneck and not this program.
 
    usage: connect_load HOST PORT AT-ONCE SIZE CONNECTIONS
+   SIZE 0 is for servers of HTTP that close after each answer: the request is a GET, and what comes until the server
+   closes has to be an answer with status 200.
+
    It makes AT-ONCE connections so that everything is warm, prints "ready", waits for a line on stdin (the runner
    reads the server's CPU clock meanwhile), makes exactly CONNECTIONS more, and prints one line of JSON: wall
    seconds, own CPU seconds. The client closes first, as clients do, so its port stays in TIME_WAIT; the connections
@@ -35,8 +38,10 @@ typedef struct {
 } connection;
 
 static struct sockaddr_in address = {.sin_family = AF_INET};
-static char *buffer;
-static uint32_t size;
+static const char get[] = "GET / HTTP/1.1\r\nHost: bench\r\n\r\n";
+static char *buffer;        /* the request, and behind it room for an answer */
+static uint32_t size, room; /* of the request; of the answer, the whole one unless the server closes behind it */
+static int until_close;
 static long wanted, issued, finished;
 static int ep;
 
@@ -67,7 +72,7 @@ static void start(connection *c) {
         fail("bind");
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->asked = 0;
-    c->unread = size;
+    c->unread = room;
     if (connect(c->fd, (struct sockaddr *)&address, sizeof address) && errno != EINPROGRESS)
         fail("connect");
     if (epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, &e))
@@ -90,8 +95,15 @@ static void go_on(connection *c, uint32_t events) {
                 return;
             fail("recv");
         }
+        if (n == 0 && until_close && c->unread < room)
+            break;
         if (n == 0) {
             fprintf(stderr, "connect_load: the server closed a connection with %u bytes owing\n", c->unread);
+            exit(1);
+        }
+        if (until_close && c->unread == room
+            && (n < 12 || memcmp(buffer + size, "HTTP/1.", 7) || memcmp(buffer + size + 8, " 200", 4))) {
+            fprintf(stderr, "connect_load: not an answer with status 200: %.*s\n", (int)n, buffer + size);
             exit(1);
         }
         c->unread -= (uint32_t)n;
@@ -133,8 +145,14 @@ int main(int argc, char **argv) {
     size = (uint32_t)atoi(argv[4]);
     long number = atol(argv[5]);
     connection *connections = calloc((size_t)count, sizeof *connections);
-    buffer = malloc(2 * (size_t)size);
-    memset(buffer, 'x', 2 * (size_t)size);
+    until_close = size == 0;
+    room = until_close ? 65536 : size;
+    if (until_close)
+        size = sizeof get - 1;
+    buffer = malloc((size_t)size + room);
+    memset(buffer, 'x', (size_t)size + room);
+    if (until_close)
+        memcpy(buffer, get, size);
     ep = epoll_create1(EPOLL_CLOEXEC);
     run(connections, count, count);
     printf("ready\n");
