@@ -17,6 +17,7 @@ from real_programs.running import HOST, find_program
 import coro
 from coro.ldap import Client
 from coro.ldap.protocol import (
+    MAX_MESSAGE,
     AddResponse,
     BindRequest,
     BindResponse,
@@ -62,9 +63,9 @@ def in_loop(test):
 class Conversation:
     """The server's end of one connection."""
 
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: Any, max_message: int = MAX_MESSAGE) -> None:
         self.sock = sock
-        self.decoder = Decoder()
+        self.decoder = Decoder(max_message)
         self.seen: list[Message] = []
 
     def next(self) -> Message | None:
@@ -106,6 +107,7 @@ class Scripted:
     def __init__(self, script: Callable[[Conversation], object] = Conversation.serve, wrap: Any = None) -> None:
         self.script = script
         self.wrap = wrap
+        self.max_message = MAX_MESSAGE
         self.errors: list[BaseException] = []
         self.conversations: list[Conversation] = []
         self.listener = coro.tcp_sock()
@@ -133,7 +135,7 @@ class Scripted:
         try:
             if self.wrap is not None:
                 sock = self.wrap(sock)
-            conversation = Conversation(sock)
+            conversation = Conversation(sock, self.max_message)
             self.conversations.append(conversation)
             self.script(conversation)
         except (OSError, coro.ClosedError, EOFError) as exc:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coro.asn1 import ber
-from coro.ldap import exceptions, filters
+from coro.ldap import exceptions, filters, protocol
+from coro.ldap._wire import encode_simple_bind
 from coro.ldap.exceptions import Error, LocalError, NoSuchObject, ProtocolError, error_for, result_string
 from coro.ldap.protocol import (
     ADD,
@@ -54,6 +55,7 @@ from coro.ldap.protocol import (
     encode_controls,
     encode_entry,
     encode_message,
+    encode_op,
 )
 from coro.ldap.query import parse
 
@@ -373,3 +375,58 @@ def test_an_error_of_a_raw_answer() -> None:
 def test_attributes_alone() -> None:
     assert encode_attributes({"a": ["x"]}) == bytes.fromhex("300a3008040161310304") + b"\x01x"
     assert encode_attributes({"a": ["x"]}, types_only=True) == bytes.fromhex("30073005040161310 0".replace(" ", ""))
+
+
+@pytest.mark.slow
+def test_the_short_way_to_a_result_says_what_the_complete_one_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most answers are a result and nothing else, which is read in C; every damage has to be seen there, too."""
+
+    def read(data: bytes) -> Message | str:
+        try:
+            return decode(data)
+        except ProtocolError as exc:
+            return f"{exc} {exc.message_id} {exc.tag}"
+
+    kinds = (BindResponse, SearchResultDone, ModifyResponse, AddResponse, DelResponse, CompareResponse)
+    whole = [encode(Message(n * 77, kind(n * 13))) for n, kind in enumerate(kinds)]
+    whole += [
+        encode(Message(0x7FFFFFFF, BindResponse(0x7FFFFFFF, "dc=é", "no\udcff"))),
+        encode(Message(5, BindResponse(14, credentials=b"x"))),
+        encode(Message(5, ExtendedResponse(0, "", "x" * 300, name="1.2", value=b""))),
+        encode(Message(5, SearchResultDone(10, "", "", ("ldap://a",)))),
+        encode(Message(5, SearchResultDone(), (Control("1.2"),))),
+        encode(Message(5, DelRequest("cn=x"))),
+    ]
+    chance = random.Random(7)
+    damaged = list(whole)
+    for data in whole:
+        for place in range(min(len(data), 24)):
+            damaged += [data[:place] + bytes([value]) + data[place + 1 :] for value in range(256)]
+            damaged += [data[:place] + data[place + 1 :], data[:place], data[:place] + b"\0" + data[place:]]
+        for _ in range(300):
+            changed = bytearray(data)
+            for _ in range(chance.randrange(1, 4)):
+                changed[chance.randrange(len(changed))] = chance.randrange(256)
+            damaged.append(bytes(changed))
+    short = [read(data) for data in damaged]
+    read_in_c = sum(protocol.plain_result(data) is not None for data in damaged)
+    assert read_in_c > 1000
+    monkeypatch.setattr(protocol, "plain_result", lambda data: None)
+    for data, found in zip(damaged, short, strict=True):
+        assert read(data) == found, data.hex()
+
+
+def test_a_login_as_the_complete_writer_has_it() -> None:
+    for version, name, password in [(3, "cn=é", "pä"), (1, "", ""), (127, b"\xff", b"\0" * 300), (3, "x" * 200, "y")]:
+        assert encode_simple_bind(version, name, password) == encode_op(
+            BindRequest(
+                name if isinstance(name, str) else name.decode("utf-8", "surrogateescape"),
+                password if isinstance(password, bytes) else password.encode(),
+                version,
+            )
+        )
+    for wrong in (0, 128, -1):
+        with pytest.raises(LocalError, match="from 1 to 127"):
+            encode_simple_bind(wrong, "", "")
+    with pytest.raises(TypeError):
+        encode_simple_bind(3, 1, "")

@@ -38,7 +38,7 @@ from coro.asn1.ber cimport (
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_Append
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp
 
@@ -51,9 +51,11 @@ cdef extern from "Python.h":
 cdef enum:
     SEQUENCE_ = 16
     SET_ = 17
+    ENUMERATED_ = 10
     INTEGER_ = 2
     OCTETS = 4
     APPLICATION = 0x40
+    CONTEXT = 0x80
     ENTRY = 4
     # RFC 4511, 4.1.1.1.
     LARGEST_ID = 0x7FFFFFFF
@@ -375,6 +377,60 @@ cdef class Framer:
         return name
 
 
+def plain_result(bytes data not None):
+    """plain_result(data)
+
+    (id, tag, code, matched name, diagnostic message) of a message with an LDAPResult (RFC 4511, 4.1.9) and nothing
+    else: what nearly every answer is.  None for any other message, also for one that is wrong; the complete reader says
+    what it is.
+    """
+    cdef const uint8_t *base = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(data), at
+    cdef ber_tlv tlv
+    cdef int tag
+    cdef int64_t number, code
+    cdef str matched, diagnostic
+    if not element(base, 0, end, SEQUENCE_, BER_STRUCTURED, &tlv) or tlv.header + <Py_ssize_t>tlv.length != end:
+        return None
+    at = tlv.header
+    if not element(base, at, end, INTEGER_, 0, &tlv) or not 1 <= tlv.length <= 5:
+        return None
+    number = ber_get_integer(base + at + tlv.header, tlv.length)
+    at += tlv.header + <Py_ssize_t>tlv.length
+    if not 0 <= number <= LARGEST_ID or at >= end or ber_read(base + at, <size_t>(end - at), 0, &tlv) != BER_OK:
+        return None
+    tag = tlv.tag
+    if tlv.flags != APPLICATION | BER_STRUCTURED or at + tlv.header + <Py_ssize_t>tlv.length != end:
+        return None
+    at += tlv.header
+    if not element(base, at, end, ENUMERATED_, 0, &tlv) or not 1 <= tlv.length <= 5:
+        return None
+    code = ber_get_integer(base + at + tlv.header, tlv.length)
+    at += tlv.header + <Py_ssize_t>tlv.length
+    if not 0 <= code <= LARGEST_ID or not element(base, at, end, OCTETS, 0, &tlv):
+        return None
+    at += tlv.header
+    matched = PyUnicode_DecodeUTF8(<char *>base + at, tlv.length, "surrogateescape")
+    at += <Py_ssize_t>tlv.length
+    if not element(base, at, end, OCTETS, 0, &tlv) or at + tlv.header + <Py_ssize_t>tlv.length != end:
+        return None
+    diagnostic = PyUnicode_DecodeUTF8(<char *>base + at + tlv.header, tlv.length, "surrogateescape")
+    return number, tag, code, matched, diagnostic
+
+
+cdef inline bint element(
+    const uint8_t *base, Py_ssize_t at, Py_ssize_t end, uint32_t tag, uint8_t flags, ber_tlv *tlv
+) noexcept:
+    """Whether an element of this tag is there, whole."""
+    return (
+        at < end
+        and ber_read(base + at, <size_t>(end - at), 0, tlv) == BER_OK
+        and tlv.tag == tag
+        and tlv.flags == flags
+        and <Py_ssize_t>tlv.length <= end - at - tlv.header
+    )
+
+
 cdef inline int read(const uint8_t *base, Py_ssize_t at, Py_ssize_t end, ber_tlv *tlv) except -1:
     """A header whose content has to end before `end`."""
     cdef int code = ber_read(base + at, <size_t>(end - at), 0, tlv)
@@ -509,6 +565,32 @@ def encode_message(message_id, op, controls=b""):
         put_raw(&out, op)
         put_id(&out, message_id)
         put_header(&out, SEQUENCE_, BER_STRUCTURED, 0)
+        return finished(&out)
+    finally:
+        free(out.base)
+
+
+def encode_simple_bind(version, name, password):
+    """encode_simple_bind(version, name, password)
+
+    A bind with a password (RFC 4511, 4.2).
+
+    version: 1 to 127.  name, password: text or bytes.  Raises LocalError for another version.
+    """
+    cdef ber_out out
+    cdef bytes secret = octets(password)
+    cdef long long number = version
+    if not 1 <= number <= 127:
+        raise LocalError(f"expected a version from 1 to 127, got {number} (RFC 4511, 4.2)")
+    out.base = NULL
+    out.at = out.size = 0
+    try:
+        if ber_put_element(&out, 0, CONTEXT, PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret)) < 0:
+            no_room()
+        put_octets(&out, name)
+        if ber_put_integer(&out, INTEGER_, 0, number) < 0:
+            no_room()
+        put_header(&out, 0, APPLICATION | BER_STRUCTURED, 0)
         return finished(&out)
     finally:
         free(out.base)

@@ -39,7 +39,7 @@ from coro.ldap._client.classic import (
     filter_of,
     scope_and_names,
 )
-from coro.ldap._client.link import Link, LinkStatistics, Pending
+from coro.ldap._client.link import Link, LinkStatistics
 from coro.ldap._client.referrals import Chase, Referrals
 from coro.ldap._client.search import Search
 from coro.ldap._wire import MAX_MESSAGE, Entry
@@ -163,6 +163,8 @@ class client:
     called with each unsolicited notification, an `ExtendedResponse`.  referrals: how those are followed; None for not
     at all.  concurrent_pages: whether several searches may be read in pages at the same time.  Active Directory lets
     them; OpenLDAP keeps the state of one for each connection, so others meanwhile are not read in pages.
+    max_outstanding: operations without an answer at most; further ones wait.  OpenLDAP ends an anonymous connection
+    with more than a hundred.
 
     Raises OSError if there is no connection, LDAPTimeout, and coro.tls.HandshakeError and its kinds.
     """
@@ -181,6 +183,7 @@ class client:
         on_notice: Callable[[ExtendedResponse], object] | None = None,
         referrals: Referrals | None = None,
         concurrent_pages: bool = False,
+        max_outstanding: int = 100,
     ) -> None:
         self.concurrent_pages = concurrent_pages
         self._paging = 0  # searches that are read in pages
@@ -195,7 +198,7 @@ class client:
             "tls": tls, "starttls": starttls, "server_hostname": server_hostname, "timeout": timeout,
             "connect_timeout": connect_timeout, "cleartext_passwords": cleartext_passwords,
             "max_message": max_message, "on_notice": on_notice, "referrals": referrals,
-            "concurrent_pages": concurrent_pages,
+            "concurrent_pages": concurrent_pages, "max_outstanding": max_outstanding,
         }  # fmt: skip
         self._tls = tls
         if isinstance(addr, str) and is_ldap_url(addr):
@@ -219,7 +222,14 @@ class client:
             step = "a connection" if sock is None else "a TLS handshake"
             raise LDAPTimeout(f"expected {step} with {shown} within {connect_timeout:g} s, got none")
         self._loopback = self.local or _is_loopback(sock)
-        self.link = Link(sock, name=shown, secure=ldaps or self.local, max_message=max_message, on_notice=on_notice)
+        self.link = Link(
+            sock,
+            name=shown,
+            secure=ldaps or self.local,
+            max_message=max_message,
+            on_notice=on_notice,
+            most=max_outstanding,
+        )
         if starttls:
             try:
                 self.starttls(timeout=connect_timeout)
@@ -351,11 +361,7 @@ class client:
         return self.link.exclusive(self._time(timeout))
 
     def _bind(self, op: bytes, controls: Iterable[AnyControl], timeout: float | None) -> Reply:
-        link = self.link
-        pending: Pending = link.start(op, _plain(controls) if controls else (), timeout)
-        tag, payload = pending.next(timeout)
-        while tag != 1:
-            tag, payload = pending.next(timeout)
+        payload = self.link.ask(op, _plain(controls) if controls else (), timeout)
         # Compared from behind the id on: a diagnostic message, which others may influence, must not look like this.
         if payload[1] == len(payload) - 2 and payload[4 + payload[3] :] == _PLAIN_SUCCESS:
             return Reply(("application", 1, [0, b"", b""]))
@@ -648,10 +654,27 @@ class client:
     ) -> Entry:
         """One entry by its name.  Raises NoSuchObject if it is not there, or if the filter does not match."""
         found: Entry | None = None
-        for entry in self.search_iter(
-            dn, SCOPE.BASE, filter, attributes, controls=controls, timeout=timeout, page_size=0
-        ):
-            found = entry
+        if self.referrals is not None:
+            for entry in self.search_iter(
+                dn, SCOPE.BASE, filter, attributes, controls=controls, timeout=timeout, page_size=0
+            ):
+                found = entry
+        else:
+            # The same without the rooms for pages and batches that one entry does not need.
+            names = scope_and_names(SCOPE.BASE, attributes, None)[1]
+            wanted: Any = filter_of(filter)
+            seconds = self._time(timeout)
+            request = SearchRequest(dn, SCOPE.BASE, wanted, names)
+            pending = self.link.start(request, _plain(controls) if controls else (), seconds)
+            tag, payload = pending.next(seconds)
+            while tag != LDAP.SearchResultDone:
+                if tag == LDAP.SearchResultEntry:
+                    found = payload[-1]
+                tag, payload = pending.next(seconds)
+            result = decode(payload).op
+            assert isinstance(result, Result)
+            if result.code:
+                raise error_for(result)
         if found is None:
             raise NoSuchObject(Result(32, "", f"nothing at {dn!r:.200} matches"))
         return found

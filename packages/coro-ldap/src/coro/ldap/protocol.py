@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from coro.asn1 import ber
 from coro.asn1.exceptions import DecodeError
 from coro.ldap import filters
-from coro.ldap._wire import MAX_MESSAGE, Entry, Framer, encode_attributes, encode_entry, encode_message
+from coro.ldap._wire import MAX_MESSAGE, Entry, Framer, encode_attributes, encode_entry, encode_message, plain_result
 from coro.ldap.exceptions import LocalError, ProtocolError
 from coro.ldap.filters import Filter
 from coro.ldap.query import parse
@@ -369,6 +370,18 @@ def as_filter(filter: Filter | str | bytes) -> Filter:
     return filter if isinstance(filter, Filter) else parse(filter)
 
 
+def _encoded_filter(filter: Filter | str | bytes) -> bytes:
+    # Most programs have a handful of texts, and each is as good as the next time.
+    if type(filter) is str and len(filter) <= 100:
+        return _encoded_text(filter)
+    return as_filter(filter).encode()
+
+
+@lru_cache(64)
+def _encoded_text(filter: str) -> bytes:
+    return parse(filter).encode()
+
+
 def _bind_request(op: BindRequest) -> bytes:
     if not 1 <= _limit(op.version, "the version", 127):
         raise LocalError("expected a version from 1 to 127, got 0 (RFC 4511, 4.2)")
@@ -399,7 +412,7 @@ def _search_request(op: SearchRequest) -> bytes:
                 ber.INTEGER(_limit(op.size_limit, "the size limit")),
                 ber.INTEGER(_limit(op.time_limit, "the time limit")),
                 ber.BOOLEAN(op.types_only),
-                as_filter(op.filter).encode(),
+                _encoded_filter(op.filter),
                 ber.SEQUENCE(*[_string(name, "the name of an attribute") for name in op.attributes]),
             )
         ),
@@ -770,6 +783,19 @@ _READERS: dict[int, Callable[[Any], Any]] = {
 }
 
 
+#: Answers that are often nothing but a result, by their tags.
+_RESULTS: dict[int, Any] = {
+    1: BindResponse,
+    5: SearchResultDone,
+    7: ModifyResponse,
+    9: AddResponse,
+    11: DelResponse,
+    13: ModifyDNResponse,
+    15: CompareResponse,
+    24: ExtendedResponse,
+}
+
+
 def _filter_of(value: Any, depth: int) -> Filter:
     """RFC 4511, 4.5.1.7, of what `ber.decode` makes of it."""
     if type(value) is not tuple or value[0] != "context":
@@ -864,6 +890,9 @@ def decode_controls(data: bytes) -> tuple[Control, ...]:
 def decode(data: bytes) -> Message:
     """The message of its bytes.  Raises ProtocolError, whose `message_id` and `tag` say which one it was if that
     could be read."""
+    plain = plain_result(data)
+    if plain is not None and plain[1] in _RESULTS:
+        return Message(plain[0], _RESULTS[plain[1]](plain[2], plain[3], plain[4]))
     number: int | None = None
     tag: int | None = None
     try:

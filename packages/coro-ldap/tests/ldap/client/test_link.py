@@ -236,6 +236,126 @@ def test_ids_begin_again_at_one_and_skip_those_in_use() -> None:
         assert [message.id for message in peer.seen] == [1, 0x7FFFFFFF, 2, 3]
 
 
+@in_loop
+def test_no_more_operations_under_way_than_allowed() -> None:
+    worst = []
+
+    def script(peer: Conversation) -> None:
+        waiting: list[Message] = []
+        while (request := peer.next()) is not None:
+            if isinstance(request.op, UnbindRequest):
+                return
+            waiting.append(request)
+            if peer.decoder._found:
+                continue
+            worst.append(len(waiting))
+            for one in reversed(waiting):
+                peer.answer(one)
+            waiting.clear()
+
+    with Scripted(script) as server, server.client(max_outstanding=7) as client:
+        order = []
+
+        def call(n: int) -> None:
+            if n % 10 == 3:
+                client.simple_bind("cn=a", "b")
+            else:
+                client.compare("cn=a", "b", "c")
+            order.append(n)
+
+        threads = [coro.spawn(call, n) for n in range(60)]
+        for thread in threads:
+            thread.get()
+        assert max(worst) == 7 and client.statistics().pending == 0
+        # Nobody is overtaken: what a login had to wait for was asked before it, what waits for it was asked later.
+        for n in range(3, 60, 10):
+            assert set(order[: order.index(n)]) == set(range(n))
+
+
+@in_loop
+def test_interrupted_while_too_many_operations_are_under_way() -> None:
+    gate = coro.event()
+
+    def script(peer: Conversation) -> None:
+        requests = [peer.next(), peer.next()]
+        gate.wait()
+        for request in requests:
+            peer.answer(request)
+        peer.serve()
+
+    with Scripted(script) as server, server.client(max_outstanding=2) as client:
+        first = [coro.spawn(client.delete, "cn=x") for _ in range(2)]
+        coro.yield_slice()
+        with pytest.raises(LDAPTimeout, match="one of 2 operations"):
+            client.delete("cn=x", timeout=0.01)
+        with pytest.raises(coro.TimeoutError):
+            coro.with_timeout(0.01, client.delete, "cn=x")
+        others = [coro.spawn(client.delete, "cn=x") for _ in range(9)]
+        login = coro.spawn(client.simple_bind, "cn=x", "y")
+        coro.yield_slice()
+        for other in others[:3]:
+            other.shutdown()
+        gate.set()
+        for thread in [*first, *others[3:], login]:
+            thread.get()
+        client.delete("cn=x")
+        assert client.statistics().abandoned == 0
+        with pytest.raises(ValueError, match="at least one"):
+            server.client(max_outstanding=0)
+
+
+@in_loop
+def test_whoever_stands_in_line_hears_of_the_end() -> None:
+    def script(peer: Conversation) -> None:
+        peer.next()
+
+    with Scripted(script) as server, server.client(max_outstanding=1) as client:
+        for error in fails(client):
+            assert isinstance(error, ConnectionLost)
+
+
+@in_loop
+def test_a_request_that_the_kernel_takes_in_pieces() -> None:
+    received = []
+
+    def script(peer: Conversation) -> None:
+        gate.wait()
+        request = peer.next()
+        received.append(request.op.attributes["cn"][0])
+        peer.answer(request)
+        peer.serve()
+
+    gate = coro.event()
+    value = b"x" * 8_000_000
+    with Scripted(script) as server:
+        server.max_message = 1 << 24
+        with server.client() as client:
+            large = coro.spawn(client.add, "cn=x", {"cn": [value]})
+            small = coro.spawn(client.delete, "cn=y")
+            coro.yield_slice()
+            gate.set()
+            large.get()
+            small.get()
+    assert received == [value]
+
+
+@in_loop
+def test_one_thread_waits_for_one_operation() -> None:
+    def script(peer: Conversation) -> None:
+        peer.next()
+        peer.serve()
+
+    with Scripted(script) as server, server.client() as client:
+        pending = client.link.start(SearchRequest())
+        waiting = coro.spawn(pending.next, HANG)
+        coro.yield_slice()
+        with pytest.raises(coro.SimultaneousError):
+            pending.next(1)
+        pending.give_up()
+        with pytest.raises(StateError):
+            waiting.get()
+
+
 def fails(client) -> list[BaseException]:
     """What twenty threads get that wait."""
     threads = [coro.spawn(client.delete, "cn=x") for _ in range(20)]

@@ -408,3 +408,15 @@ def test_many_searches_by_pages_at_the_same_time(server: Slapd | Ours) -> None:
             assert client._paging == 0
 
     run()
+
+
+def test_more_searches_at_a_time_than_an_anonymous_connection_may_have(slapd: Full) -> None:
+    """slapd ends a connection with more than a hundred requests that wait (conn_max_pending), without a word."""
+
+    @in_loop
+    def run() -> None:
+        with Client(slapd.url, timeout=HANG) as client:
+            threads = [coro.spawn(client.read, f"uid=u{n % 60},{PEOPLE}") for n in range(1000)]
+            assert [thread.get().text("uid") for thread in threads] == [f"u{n % 60}" for n in range(1000)]
+
+    run()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from coro.asn1 import ber
+from coro.ldap._wire import encode_simple_bind
 from coro.ldap.exceptions import LocalError, result_string
 from coro.ldap.filters import Filter
 from coro.ldap.protocol import (
@@ -43,9 +44,6 @@ __all__ = [
     "encode_starttls",
     "result_string",
 ]
-
-
-_application, _integer, _octet_string, _context = ber.APPLICATION, ber.INTEGER, ber.OCTET_STRING, ber.CONTEXT
 
 
 class LDAP:
@@ -230,15 +228,6 @@ def encode_bind_request(version: int, name: str | bytes, auth_data: bytes) -> by
         raise LocalError(f"expected a version from 1 to 127, got {version!r:.60} (RFC 4511, 4.2)")
     who = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
     return ber.APPLICATION(0, True, ber.INTEGER(version) + ber.OCTET_STRING(who) + auth_data)
-
-
-def encode_simple_bind(version: int, name: str | bytes, login: str | bytes) -> bytes:
-    """A bind with a password (RFC 4511, 4.2)."""
-    if not 1 <= version <= 127:
-        return encode_bind_request(version, name, b"")
-    who = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
-    secret = login.encode("utf-8", "surrogateescape") if isinstance(login, str) else login
-    return _application(0, True, _integer(version) + _octet_string(who) + _context(0, False, secret))
 
 
 def encode_sasl_bind(
