@@ -10,8 +10,9 @@ import socket
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from real_programs.running import HOST, LIMIT, Server, find_program
+from real_programs.running import HOST, LIMIT, Server, find_program, free_port
 
 from coro.asn1 import ber
 from coro.ldap import query
@@ -138,6 +139,43 @@ class Slapd(Server):
     @property
     def url(self) -> str:
         return f"ldap://{HOST}:{self.port}"
+
+
+class Full(Slapd):
+    """slapd with TLS, a UNIX socket, sorting, and a referral to another server."""
+
+    def __init__(self, ldif: str, folder: Path | None = None, referral: str = "", more: str = "") -> None:
+        super().__init__(ldif)
+        self.tls_port = free_port()
+        self._tls = folder
+        self._referral = referral
+        self._more = more
+
+    def prepare(self) -> None:
+        if self._referral:
+            self._ldif += (
+                f"\ndn: ou=away,{BASE}\nobjectClass: referral\nobjectClass: extensibleObject\nou: away\n"
+                f"ref: {self._referral}\n"
+            )
+        super().prepare()
+        path = self.folder / "slapd.conf"
+        text = path.read_text().replace("moduleload back_mdb\n", "moduleload back_mdb\nmoduleload sssvlv\n")
+        if self._tls is not None:
+            for name in ("server.pem", "server.key"):
+                (self.folder / name).write_bytes((self._tls / name).read_bytes())
+                os.chmod(self.folder / name, 0o644)
+            text = (
+                f"TLSCertificateFile {self.folder}/server.pem\nTLSCertificateKeyFile {self.folder}/server.key\n"
+                f"TLSCACertificateFile {self.folder}/server.pem\n"
+            ) + text
+        path.write_text(text.replace("access to", f"overlay sssvlv\n{self._more}access to"))
+
+    def command(self) -> list[str]:
+        socket = quote(str(self.folder / "ldapi"), safe="")
+        urls = f"ldap://{HOST}:{self.port} ldapi://{socket}"
+        if self._tls is not None:
+            urls += f" ldaps://{HOST}:{self.tls_port}"
+        return [self._program, "-f", str(self.folder / "slapd.conf"), "-h", urls, "-d", "0"]
 
 
 def bind_request(dn: str = "", password: str = "") -> bytes:

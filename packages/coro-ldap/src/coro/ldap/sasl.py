@@ -252,18 +252,46 @@ def _digest_class() -> Any:
     return Digest
 
 
+class _InBytes(str):
+    """pure-sasl packs a name into as many bytes as its length is."""
+
+    def __len__(self) -> int:
+        return len(self.encode())
+
+
 class _Gssapi(_Pure):
-    """GSSAPI (RFC 4752): a Kerberos ticket, through pure-sasl and the distribution `kerberos`."""
+    """GSSAPI (RFC 4752): a Kerberos ticket, through pure-sasl and the distribution `kerberos`.
+
+    pure-sasl names the user of the ticket as whom to act for, which servers take for a wish to act for another one;
+    and a buffer for a layer that is not used, which has to be none (3.1).
+    """
 
     def _make(self, options: dict[str, Any]) -> Any:
         from puresasl import mechanisms
 
         if not mechanisms.have_kerberos:
-            raise LocalError("expected the distribution `kerberos` for GSSAPI, it is not installed")
+            raise LocalError(
+                "expected the distribution `kerberos` for GSSAPI, it is not installed: pip install coro-ldap[gssapi]"
+            )
+        self._service.max_buffer = 0
+        if self._service.authorization_id:
+            self._service.authorization_id = _InBytes(self._service.authorization_id)
         return super()._make(options)
 
     def start(self) -> bytes | None:
-        return self.step(None)  # type: ignore[arg-type]
+        return self.step(b"")
+
+    def step(self, challenge: bytes) -> bytes | None:
+        over = True
+        try:
+            found = super().step(challenge)
+            if self._inner.user:
+                self._inner.user = ""
+            over = self.done
+            return found
+        finally:
+            if over:
+                self._inner.dispose()
 
 
 def mechanism(
@@ -425,7 +453,8 @@ def bind(
 def _exchange(client: coro.ldap.client.client, login: Mechanism, seconds: Any) -> None:
     """The steps, alone on the connection.  After a failure on this side nobody knows who is logged in: it is closed."""
     try:
-        message = login.start()
+        # A ticket is fetched over the network, which is nothing for this OS thread.
+        message = coro.in_thread(login.start) if login.name == "GSSAPI" else login.start()
         for _ in range(MAX_STEPS):
             answer = client.bind_step(login.name, message, timeout=seconds)
             challenge = answer.credentials

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import subprocess
@@ -12,11 +13,11 @@ from urllib.parse import quote
 
 import pytest
 from ldap_client_support import HANG, certificate, in_loop, open_files
-from ldap_server_support import ADMIN, BASE, PASSWORD, Ours, Slapd, entries
-from real_programs.running import HOST, free_port
+from ldap_server_support import ADMIN, BASE, PASSWORD, Full, Ours, Slapd, entries
+from real_programs.running import HOST
 
 import coro
-from coro.ldap import Client, ConnectionLost, Referrals, controls
+from coro.ldap import Client, ConnectionLost, Pool, Referrals, controls
 from coro.ldap.client import SCOPE
 from coro.ldap.exceptions import (
     AssertionFailed,
@@ -34,43 +35,6 @@ from coro.ldap.protocol import SearchRequest, SearchResultReference
 pytestmark = pytest.mark.slow
 PEOPLE = f"ou=people,{BASE}"
 USER = f"uid=u1,{PEOPLE}"
-
-
-class Full(Slapd):
-    """slapd with TLS, a UNIX socket, sorting, and a referral to another server."""
-
-    def __init__(self, ldif: str, folder: Path | None = None, referral: str = "", more: str = "") -> None:
-        super().__init__(ldif)
-        self.tls_port = free_port()
-        self._tls = folder
-        self._referral = referral
-        self._more = more
-
-    def prepare(self) -> None:
-        if self._referral:
-            self._ldif += (
-                f"\ndn: ou=away,{BASE}\nobjectClass: referral\nobjectClass: extensibleObject\nou: away\n"
-                f"ref: {self._referral}\n"
-            )
-        super().prepare()
-        path = self.folder / "slapd.conf"
-        text = path.read_text().replace("moduleload back_mdb\n", "moduleload back_mdb\nmoduleload sssvlv\n")
-        if self._tls is not None:
-            for name in ("server.pem", "server.key"):
-                (self.folder / name).write_bytes((self._tls / name).read_bytes())
-                os.chmod(self.folder / name, 0o644)
-            text = (
-                f"TLSCertificateFile {self.folder}/server.pem\nTLSCertificateKeyFile {self.folder}/server.key\n"
-                f"TLSCACertificateFile {self.folder}/server.pem\n"
-            ) + text
-        path.write_text(text.replace("access to", f"overlay sssvlv\n{self._more}access to"))
-
-    def command(self) -> list[str]:
-        socket = quote(str(self.folder / "ldapi"), safe="")
-        urls = f"ldap://{HOST}:{self.port} ldapi://{socket}"
-        if self._tls is not None:
-            urls += f" ldaps://{HOST}:{self.tls_port}"
-        return [self._program, "-f", str(self.folder / "slapd.conf"), "-h", urls, "-d", "0"]
 
 
 @pytest.fixture(scope="module")
@@ -390,6 +354,99 @@ def restart(server: Slapd) -> None:
             return
         except (OSError, ConnectionLost):
             coro.sleep_relative(0.02)
+
+
+def test_restart_under_a_pool() -> None:
+    """Threads that use a pool get whole results or an error while the server is away, and go on when it is back."""
+
+    @in_loop
+    def run() -> None:
+        stopped, back = coro.event(), coro.event()
+        with Full(entries(60)) as server:
+            before = open_sockets()
+            with Pool(server.url, size=8, retry=0, wait=HANG, timeout=HANG, bind=login) as pool:
+                counts = [0, 0]
+
+                def work(number: int) -> None:
+                    while True:
+                        try:
+                            # Each thread asks something else, so nobody takes the result of another one.
+                            found = pool.search(PEOPLE, 1, f"(&(objectClass=person)(!(uid=x{number})))", ["uid"])
+                            assert len(found) == 60
+                            with pool.connection() as client:
+                                client.modify(f"uid=u{number},{PEOPLE}", {"title": [f"t{counts[0]}"]})
+                            counts[0] += 1
+                            if counts[0] == 300:
+                                stopped.set()
+                            if back.is_set():
+                                return
+                        except (ConnectionLost, OSError):
+                            if not back.is_set():
+                                counts[1] += 1
+                                back.wait()
+
+                threads = [coro.spawn(work, number) for number in range(50)]
+                stopped.wait()
+                server._child.terminate()
+                while counts[1] < 50:
+                    coro.sleep_relative(0.01)
+                assert pool.statistics().lent == 0
+                restart(server)
+                back.set()
+                for thread in threads:
+                    thread.get()
+                found = pool.statistics()
+                assert found.lent == 0 and found.idle <= 8 and found.failed >= 1
+            assert open_sockets() == before
+
+    run()
+
+
+def open_sockets() -> int:
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the one that lists them
+            found += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    return found
+
+
+def login(client: Client) -> None:
+    client.simple_bind(ADMIN, PASSWORD)
+
+
+def test_a_pool_goes_over_to_another_slapd_and_back() -> None:
+    """Searches do not fail when one of two servers goes; those of the first one are repeated at the second."""
+
+    @in_loop
+    def run() -> None:
+        with Full(entries(60)) as first, Full(entries(60)) as second:
+            with Pool([first.url, second.url], size=8, retry=0, wait=HANG, timeout=HANG) as pool:
+                done = [0]
+                enough = coro.event()
+                over = coro.event()
+
+                def work(number: int) -> None:
+                    while not over.is_set():
+                        assert len(pool.search(PEOPLE, 1, f"(!(uid=x{number}))")) == 60
+                        done[0] += 1
+                        if done[0] % 200 == 0:
+                            enough.set()
+
+                threads = [coro.spawn(work, number) for number in range(30)]
+                enough.wait()
+                first._child.terminate()
+                for _ in range(2):
+                    enough.clear()
+                    enough.wait()
+                over.set()
+                for thread in threads:
+                    thread.get()
+                assert pool.statistics().down == () and pool.statistics().failed >= 1
+                restart(first)
+                with pool.connection() as client:
+                    assert client.url is not None and client.url.port == first.port
+
+    run()
 
 
 def test_many_searches_by_pages_at_the_same_time(server: Slapd | Ours) -> None:
