@@ -25,8 +25,8 @@ object of about 80 bytes and two switches; a wait with a time limit one timer mo
 one stands in it.
 
 Why one module: locks, conditions, waits, sockets and sleep share who calls, how the main thread is interrupted, and
-when to give way; all of that is a handful of C variables, and every acquire looks at them. Conditions and sockets are
-in files of their own, in `parts`.
+when to give way; all of that is a handful of C variables, and every acquire looks at them. Conditions, sockets and
+the import lock are in files of their own, in `parts`.
 
 Invariants:
  1. A waiter stands in a line exactly while neither granted nor left.
@@ -51,11 +51,14 @@ from coro._runtime.scheduler cimport (WAIT_OBJECT, WAIT_SLEEP, TimerTarget, coro
                                       give_way, suspend, suspend_outside, timer_add, timer_cancel, wake)
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
+import _imp
 import _thread
 import errno as _errno
 import io as _io
+import operator
 import os
 import sys
+import time
 from collections import deque
 from time import monotonic
 
@@ -794,6 +797,10 @@ cdef class RLock(Guard):
 # trio asserts that the class comes from there. That of Lock has no name in `_thread` that pickle would find everywhere.
 (<PyTypeObject *>RLock).tp_name = "_thread.RLock"
 
+
+# -- Sleep, and the import lock --------------------------------------------------------------------
+
+include "parts/imports.pxi"
 
 # -- Conditions ------------------------------------------------------------------------------------
 

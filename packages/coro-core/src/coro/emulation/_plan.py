@@ -48,10 +48,11 @@ class Plan:
         """Have `owner.name` become `new`; an owner without that attribute is left alone if it is a module. A function
         says from then on that it is what it stands for: pickle writes that down, and another process, or another
         interpreter, that reads it has its own."""
-        if isinstance(owner, types.ModuleType) and isinstance(new, types.FunctionType):
-            if new.__module__.startswith("coro.emulation."):
+        if isinstance(owner, types.ModuleType) and isinstance(new, types.FunctionType | types.BuiltinFunctionType):
+            if str(new.__module__).startswith("coro.emulation."):
                 new.__module__ = owner.__name__
-                new.__name__ = new.__qualname__ = name
+                if isinstance(new, types.FunctionType):
+                    new.__name__ = new.__qualname__ = name
         self.wanted.append((owner, name, new))
 
     def replace_in_each(self, module: str, name: str, make: Callable[[types.ModuleType], Any]) -> None:
