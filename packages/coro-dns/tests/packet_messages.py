@@ -78,6 +78,21 @@ DATA = {
     "URI": lambda r: f'{number(r, 16)} {number(r, 16)} "ftp://example.org/{number(r, 16)}"',
     "CAA": lambda r: f'{r.choice((0, 128))} issue "ca{number(r, 8)}.example"',
     "APL": lambda r: f"1:192.0.2.0/24 !2:2001:db8::/{r.randrange(33, 128)}",
+    "LOC": lambda r: (
+        f"{r.randrange(90)} {r.randrange(60)} {r.randrange(60)}.{r.randrange(1000):03d} {r.choice('NS')} "
+        f"{r.randrange(180)} {r.randrange(60)} {r.randrange(60)}.{r.randrange(1000):03d} {r.choice('EW')} "
+        f"{r.randrange(-100_000, 42_849_672)}m {r.choice((0, 1, 9))}m {r.choice((0, 30, 8000000))}m 10m"
+    ),
+    "WKS": lambda r: f"192.0.2.{r.randrange(256)} {r.choice((6, 17))} {' '.join(str(number(r, 9)) for _ in range(3))}",
+    "HIP": lambda r: f"{number(r, 8)} {hexadecimal(r)} {b64(r)} {' '.join(name(r) for _ in range(r.randrange(3)))}",
+    "IPSECKEY": lambda r: (
+        f"{number(r, 8)} "
+        + r.choice(
+            (f"0 2 . {b64(r)}", f"1 1 192.0.2.1 {b64(r)}", f"2 2 2001:db8::1 {b64(r)}", f"3 2 {name(r)} {b64(r)}")
+        )
+    ),
+    "EUI48": lambda r: r.randbytes(6).hex("-"),
+    "EUI64": lambda r: r.randbytes(8).hex("-"),
     "TYPE65280": lambda r: (lambda data: f"\\# {len(data)} {data.hex()}")(r.randbytes(r.randrange(40))),
 }
 _PARSED: dict[tuple[str, str], dns.rdata.Rdata] = {}

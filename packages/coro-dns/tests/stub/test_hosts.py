@@ -182,6 +182,35 @@ def test_getaddrinfo():
             r.gethostbyaddr("192.0.2.99")
 
 
+@in_loop
+def test_emulated_functions_tell_temporary_failures_from_names_that_do_not_exist():
+    from coro.emulation._modules import names
+
+    with fakes({1: world}) as servers:
+        before = coro.set_resolver(resolver(servers, search=[]))
+        try:
+            for function in (names.gethostbyname, names.gethostbyname_ex, lambda name: names.getaddrinfo(name, 1)):
+                for wrong, error in (("gone.test", socket.EAI_NONAME), ("broken.test", socket.EAI_AGAIN)):
+                    with pytest.raises(socket.gaierror) as caught:
+                        function(wrong)
+                    assert caught.value.errno == error
+        finally:
+            coro.set_resolver(before)
+
+
+@in_loop
+def test_the_system_says_that_a_failure_is_temporary(tmp_path, monkeypatch):
+    def failing(*args):
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(hosts_module, "_GETADDRINFO", failing)
+    nsswitch = tmp_path / "nsswitch.conf"
+    nsswitch.write_text("hosts: files mdns4_minimal dns\n")
+    with fakes({1: world}) as servers:
+        with pytest.raises(LookupFailed, match="Temporary"):
+            resolver(servers, nsswitch=str(nsswitch)).resolve_ipv4("printer.local")
+
+
 def test_order_of_addresses():
     """The examples of RFC 6724, section 10.2, as far as the system tells what is needed."""
     order = destinations.in_order

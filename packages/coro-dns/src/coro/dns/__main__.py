@@ -13,7 +13,7 @@ from typing import Any
 
 import coro
 from coro.dns import DNS_Error, DNS_Hard_Error, _ask
-from coro.dns._values import type_name, value_of
+from coro.dns._values import type_name
 from coro.dns.cache import dns_cache
 from coro.dns.server import Server
 from coro.prefork import Worker
@@ -203,15 +203,14 @@ def _query(options: argparse.Namespace) -> int:
     except (DNS_Hard_Error, DNS_Error) as e:
         print(f"coro.dns: {e}", file=sys.stderr)
         return 2
-    records = [(ttl, _plain(value_of(options.type, data))) for ttl, data in found.chosen(options.type)]
+    records = [(ttl, _ask.shown(options.type, data)) for ttl, data in found.chosen(options.type)]
     if options.short:
-        print("".join(f"{_ask.shown(options.type, data)}\n" for _, data in found.chosen(options.type)), end="")
+        print("".join(f"{data}\n" for _, data in records), end="")
     elif options.json:
         print(json.dumps({"rcode": found.rcode, "records": [{"ttl": ttl, "data": data} for ttl, data in records]}))
     else:
         for ttl, data in records:
-            text = " ".join(map(str, data)) if isinstance(data, list) else data
-            print(f"{options.name}\t{ttl}\t{type_name(options.type)}\t{text}")
+            print(f"{options.name}\t{ttl}\t{type_name(options.type)}\t{data}")
         if not records:
             said = "the name does not exist" if found.rcode == 3 else f"no records of type {type_name(options.type)}"
             print(f"coro.dns: {options.name}: {said}", file=sys.stderr)

@@ -17,9 +17,9 @@ import time
 from typing import Any
 
 import coro
-from coro.dns import _wire
+from coro.dns import _wire, packet
 from coro.dns._stub.questions import Query, Refusal
-from coro.dns._values import number_of, type_name, value_of
+from coro.dns._values import number_of, type_name
 from coro.dns.exceptions import DNS_Error, DNS_Malformed_Qname_Error
 from coro.dns.stub_resolver import TLS, stub_resolver
 from coro.resolver import addresses as addresses_of
@@ -52,26 +52,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def _quoted(data: bytes) -> str:
-    out = "".join(f"\\{chr(c)}" if c in b'"\\' else chr(c) if 32 <= c < 127 else f"\\{c:03d}" for c in data)
-    return f'"{out}"'
-
-
 def shown(rtype: int, data: bytes) -> str:
-    """The data of a record in the notation of zone files."""
+    """The data of a record in the notation of zone files. Names that may be compressed are in small letters: they can
+    end in letters of the question, which are mixed by chance."""
     try:
-        value = value_of(rtype, data)
-    except ValueError:
-        value = data
-    if rtype in (2, 5, 12, 39) and isinstance(value, str):
-        return f"{value}."
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) or (rtype == 13 and isinstance(value, tuple)):
-        return " ".join(map(_quoted, value))
-    if isinstance(value, tuple):
-        return " ".join(f"{one}." if isinstance(one, str) else str(one) for one in value)
-    return f"\\# {len(data)} {data.hex()}".rstrip()
+        return packet.rdata_to_text(rtype, packet.canonical(rtype, data))
+    except packet.UnpackError:  # it does not fit its type
+        return f"\\# {len(data)} {data.hex().upper()}".rstrip()
 
 
 def _words(given: argparse.Namespace) -> tuple[list[str], str, int]:

@@ -7,17 +7,12 @@ import ipaddress
 from typing import Any
 
 from coro.dns import _wire
+from coro.dns._packet.numbers import TYPE_MAP, type_text
 
 __all__ = ["TYPES", "number_of", "type_name", "value_of"]
 
-#: Numbers of the record types (IANA: "Resource Record (RR) TYPEs").
-TYPES = {
-    "A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "HINFO": 13, "MX": 15, "TXT": 16, "RP": 17, "AFSDB": 18,
-    "AAAA": 28, "LOC": 29, "SRV": 33, "NAPTR": 35, "KX": 36, "CERT": 37, "DNAME": 39, "DS": 43, "SSHFP": 44,
-    "RRSIG": 46, "NSEC": 47, "DNSKEY": 48, "NSEC3": 50, "NSEC3PARAM": 51, "TLSA": 52, "SVCB": 64, "HTTPS": 65,
-    "ANY": 255, "URI": 256, "CAA": 257,
-}  # fmt: skip
-_NAMES = {number: name for name, number in TYPES.items()}
+#: Numbers of the record types.
+TYPES = {name: number for number, name in TYPE_MAP.items()}
 
 
 def number_of(name: str | int) -> int:
@@ -35,7 +30,7 @@ def number_of(name: str | int) -> int:
 
 def type_name(number: int) -> str:
     """The name of a type."""
-    return _NAMES.get(number, f"TYPE{number}")
+    return type_text(number)
 
 
 def _name(data: bytes) -> str:

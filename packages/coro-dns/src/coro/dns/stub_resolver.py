@@ -27,12 +27,12 @@ from coro.dns._stub.servers import OverHTTPS, OverTLS, Plain, Transport, said
 from coro.dns._stub.system import File, Settings, literal, settings_of
 from coro.dns._values import number_of, type_name, value_of
 from coro.dns.exceptions import DNS_Hard_Error, DNS_Malformed_Qname_Error
+from coro.dns.packet import Unpacker, UnpackError
 
 __all__ = [
     "HTTPS",
     "TLS",
     "Answer",
-    "Header",
     "LookupFailed",
     "QueryFailed",
     "StubStatistics",
@@ -78,25 +78,6 @@ class HTTPS:
 
     url: str
     post: Any
-
-
-@dataclass
-class Header:
-    """The header of a reply, as ``lookup`` returns it (:rfc:`1035`, section 4.1.1)."""
-
-    id: int = 0
-    qr: int = 0
-    opcode: int = 0
-    aa: int = 0
-    tc: int = 0
-    rd: int = 0
-    ra: int = 0
-    z: int = 0
-    rcode: int = 0
-    qdcount: int = 0
-    ancount: int = 0
-    nscount: int = 0
-    arcount: int = 0
 
 
 @dataclass(frozen=True)
@@ -397,9 +378,8 @@ class stub_resolver(HostNames):
     # -- for other types
 
     def lookup(self, qname: str, qtype: int | str, timeout: float = 10, retries: int = 3) -> tuple[Any, ...]:
-        """A whole reply as ``(header, questions, answers, authority, additional)``: questions are tuples ``(name, type,
-        class)`` with numbers, records ``(name, type, class, ttl, data)`` with the names of types and classes where they
-        have one. The cache is not used.
+        """A whole reply as ``(header, questions, answers, authority, additional)``, the values of
+        ``coro.dns.packet.Unpacker.unpack``. The cache is not used.
 
         ``timeout`` is in seconds for everything, ``retries`` how often each server is asked. Raises QueryFailed if no
         server gives a reply that can be used.
@@ -419,7 +399,11 @@ class stub_resolver(HostNames):
             raise QueryFailed(
                 qname, type_name(rtype), "", f"no reply from nameservers in {timeout:g} seconds"
             ) from None
-        return _unpacked(answer.message)
+        try:
+            return Unpacker(answer.message).unpack()
+        except UnpackError as e:
+            self._failed += 1
+            raise QueryFailed(qname, type_name(rtype), "", f"a reply that cannot be read: {e}") from e
 
     def mx(self, domain: str, timeout: float | None = None) -> list[tuple[int, str]]:
         """The mail servers of a domain as ``(preference, host)``, the preferred first; those of equal preference in
@@ -532,31 +516,6 @@ class stub_resolver(HostNames):
             link = getattr(one, "link", None)
             if link is not None:
                 link.forget()
-
-
-def _unpacked(data: bytes) -> tuple[Any, ...]:
-    message = _wire.parse(data)
-    flags = message.flags
-    counts = [int.from_bytes(data[i : i + 2], "big") for i in (4, 6, 8, 10)]
-    header = Header(
-        message.id, flags >> 15, flags >> 11 & 15, flags >> 10 & 1, flags >> 9 & 1, flags >> 8 & 1, flags >> 7 & 1,
-        flags >> 4 & 7, flags & 15, *counts,
-    )  # fmt: skip
-
-    def readable(record: tuple[bytes, int, int, int, bytes]) -> tuple[Any, ...]:
-        owner, rtype, rclass, ttl, rdata = record
-        known = type_name(rtype)
-        try:
-            value = value_of(rtype, rdata)
-        except ValueError:
-            value = rdata
-        name = "" if owner == b"\0" else _wire.to_text(owner)
-        return name, rtype if known.startswith("TYPE") else known, "IN" if rclass == 1 else rclass, ttl, value
-
-    name = "" if message.qname in (b"", b"\0") else _wire.to_text(message.qname)
-    questions = [(name, message.qtype, message.qclass)] if message.questions else []
-    sections = (message.answer, message.authority, message.additional)
-    return header, questions, *([readable(one) for one in section] for section in sections)
 
 
 def _after_fork_in_child() -> None:

@@ -16,7 +16,7 @@ and the text of zone files all follow this one table, so they cannot disagree.
     g         address prefixes (RFC 3123)
     y         a number of 16 bits that is a type of record; i: a time in seconds since 1970 (RFC 4034, section 3.2)
 
-A type that is not here is bytes.
+A type that is not here is bytes; the texts of some of those are in `unusual.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ FIELDS: dict[int, str] = {
     **_NAME,
     1: "4",  # A, RFC 1035
     6: "nnlllll",  # SOA
+    11: "4br",  # WKS; its text and those of LOC and NXT are in `unusual.py`
     13: "ss",  # HINFO
     14: "nn",  # MINFO
     15: "hn",  # MX
@@ -44,6 +45,8 @@ FIELDS: dict[int, str] = {
     26: "hNN",  # PX, RFC 2163
     27: "sss",  # GPOS, RFC 1712
     28: "6",  # AAAA, RFC 3596
+    29: "bbbblll",  # LOC, RFC 1876
+    30: "Nr",  # NXT, RFC 2535
     33: "hhhN",  # SRV, RFC 2782
     35: "hhsssN",  # NAPTR, RFC 3403
     36: "hN",  # KX, RFC 2230

@@ -7,7 +7,6 @@ Costs about a microsecond for each field: zone files are read once. What is wron
 from __future__ import annotations
 
 import base64
-import binascii
 import calendar
 import ipaddress
 import re
@@ -17,7 +16,10 @@ from typing import Any
 
 from coro.dns._packet import codec
 from coro.dns._packet.codec import PackError, UnpackError
+from coro.dns._packet.fields import ONLY_IN
 from coro.dns._packet.numbers import type_number, type_text
+from coro.dns._packet.unusual import UNUSUAL
+from coro.dns._packet.words import Words, absolute, from_base64, from_hex, number
 
 __all__ = ["Quoted", "bytes_of_token", "quoted", "rdata_from_text", "rdata_to_text", "tokens"]
 
@@ -41,6 +43,10 @@ _WORDS = {
     **{rtype: {2: _ALGORITHMS} for rtype in (25, 48, 60)},
     37: {0: _CERTIFICATES, 2: _ALGORITHMS},
 }
+
+
+#: Kinds of fields whose bytes may differ although they mean the same.
+_MANY_WAYS = frozenset("wp")
 
 
 class Quoted(str):
@@ -204,101 +210,60 @@ def rdata_to_text(rtype: int, data: bytes, klass: int = 1) -> str:
 
     What has no text of its own is ``\\# LENGTH HEX`` (RFC 3597). Raises UnpackError if the data does not fit the type.
     """
+    unusual = UNUSUAL.get(rtype) if klass == 1 or rtype not in ONLY_IN else None
+    if unusual is not None:
+        codec.value_of(rtype, data, klass)
+        try:
+            text = unusual[0](data)
+            if unusual[1](Words(tokens(text), "")) == data:
+                return text
+        except (PackError, UnpackError):
+            pass
+        return generic(data)
     kinds = codec.kinds_of(rtype, klass)
-    if kinds and "o" not in kinds:
-        fields = codec.fields_of(rtype, data, klass) or []
+    fields = codec.fields_of(rtype, data, klass) or []
+    if fields and "o" not in kinds:
         try:
             if rtype == 22:
                 return "0x" + data.hex().upper()
             if not any(kind in "emH" and value == b"" for kind, value in zip(kinds, fields, strict=True)):
-                return " ".join(
-                    filter(None, (_TO_TEXT[kind](value) for kind, value in zip(kinds, fields, strict=True)))
-                )
-        except UnpackError:
+                words = (_TO_TEXT[kind](value) for kind, value in zip(kinds, fields, strict=True))
+                text = " ".join(filter(None, words))
+                # these can be written in more ways than the text has, and signatures are about the bytes
+                if not _MANY_WAYS & set(kinds) or rdata_from_text(rtype, text, "", klass) == data:
+                    return text
+        except (PackError, UnpackError):
             pass
+    return generic(data)
+
+
+def generic(data: bytes) -> str:
+    """Data as the text that every type may have."""
     return f"\\# {len(data)} {data.hex().upper()}".rstrip()
 
 
 # -- from text
 
 
-class _Words:
-    """Tokens, taken one after the other."""
-
-    def __init__(self, words: Sequence[str], origin: str) -> None:
-        self.words = words
-        self.at = 0
-        self.origin = origin
-
-    def next(self) -> str:
-        if self.at >= len(self.words):
-            raise PackError("the data of the record ends too early")
-        self.at += 1
-        return self.words[self.at - 1]
-
-    def rest(self) -> Sequence[str]:
-        out = self.words[self.at :]
-        self.at = len(self.words)
-        return out
-
-
-def _number(words: _Words) -> int:
-    text = words.next()
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise PackError(f"expected a number, not {text!r}")
-    return int(text)
-
-
-def absolute(text: str, origin: str) -> str:
-    """A name as a zone file has it, made absolute: ``@`` is the origin, a name without a dot at its end is below it.
-    ``origin`` may end with a dot or not."""
-    origin = origin.rstrip(".") if not origin.endswith("\\.") else origin
-    if text == "@":
-        return origin
-    if text == ".":
-        return ""
-    if text.endswith(".") and (len(text) - len(text[:-1].rstrip("\\")) - 1) % 2 == 0:
-        name = text[:-1]
-    else:
-        name = f"{text}.{origin}" if origin else text
-    if not name or name.startswith(".") or ".." in name.replace("\\.", "x"):
-        raise PackError(f"a name has no empty labels: {text!r}")
-    return name
-
-
-def _from_hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise PackError(f"expected hexadecimal digits, not {text[:40]!r}") from None
-
-
-def _from_base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise PackError(f"expected base64, not {text[:40]!r}") from None
-
-
 def _from_base32(text: str) -> bytes:
     try:
         return base64.b32hexdecode(text.upper() + "=" * (-len(text) % 8))
-    except binascii.Error:
+    except ValueError:
         raise PackError(f"expected base32 with the digits 0-9 and A-V, not {text[:40]!r}") from None
 
 
-def _from_time(words: _Words) -> int:
+def _from_time(words: Words) -> int:
     text = words.next()
     if len(text) != 14:
         words.at -= 1
-        return _number(words)
+        return number(words)
     try:
         return calendar.timegm(time.strptime(text, "%Y%m%d%H%M%S")) & 0xFFFFFFFF
     except ValueError:
         raise PackError(f"expected a time as YYYYMMDDHHMMSS or in seconds, not {text!r}") from None
 
 
-def _from_type(words: _Words) -> int:
+def _from_type(words: Words) -> int:
     text = words.next()
     if text.isascii() and text.isdigit() and len(text) < 6:
         return int(text)
@@ -360,20 +325,20 @@ def _from_parameter(text: str) -> tuple[int, bytes]:
             return key, b"".join(kind(one).packed for one in plain.split(","))
         except ValueError as e:
             raise PackError(str(e)) from None
-    return key, _from_base64(plain) if key == 5 else data
+    return key, from_base64(plain) if key == 5 else data
 
 
-_FROM_TEXT: dict[str, Callable[[_Words], Any]] = {
-    **dict.fromkeys("bhlt", _number),
-    **dict.fromkeys("46", _Words.next),
+_FROM_TEXT: dict[str, Callable[[Words], Any]] = {
+    **dict.fromkeys("bhlt", number),
+    **dict.fromkeys("46", Words.next),
     **dict.fromkeys("nNM", lambda words: absolute(words.next(), words.origin)),
     **dict.fromkeys("sru", lambda words: bytes_of_token(words.next())),
     "S": lambda words: [bytes_of_token(word) for word in words.rest()],
-    "e": lambda words: _from_hex("".join(words.rest())),
-    "m": lambda words: _from_base64("".join(words.rest())),
-    "c": lambda words: b"" if (word := words.next()) == "-" else _from_hex(word),
+    "e": lambda words: from_hex("".join(words.rest())),
+    "m": lambda words: from_base64("".join(words.rest())),
+    "c": lambda words: b"" if (word := words.next()) == "-" else from_hex(word),
     "H": lambda words: _from_base32(words.next()),
-    "q": lambda words: b"" if (word := words.next()) == "-" else _from_base64(word),
+    "q": lambda words: b"" if (word := words.next()) == "-" else from_base64(word),
     "w": lambda words: [_known_type(word) for word in words.rest()],
     "p": lambda words: [_from_parameter(word) for word in words.rest()],
     "g": lambda words: [_from_prefix(word) for word in words.rest()],
@@ -388,17 +353,23 @@ def rdata_from_text(rtype: int, text: str | Sequence[str], origin: str = "", kla
     Names without a dot at their end are below ``origin``. ``\\# LENGTH HEX`` is understood for every type (RFC 3597).
     Raises PackError for what does not fit the type.
     """
-    words = _Words(tokens(text) if isinstance(text, str) else text, origin)
+    words = Words(tokens(text) if isinstance(text, str) else text, origin)
     if words.words and words.words[0] == "\\#" and not isinstance(words.words[0], Quoted):
         words.at = 1
-        size = _number(words)
-        data = _from_hex("".join(words.rest()))
+        size = number(words)
+        data = from_hex("".join(words.rest()))
         if len(data) != size:
             raise PackError(f"expected {size} bytes behind \\#, not {len(data)}")
         try:
             codec.value_of(rtype, data, klass)
         except UnpackError as e:
             raise PackError(f"data that does not fit the type {type_text(rtype)}: {e}") from None
+        return data
+    unusual = UNUSUAL.get(rtype) if klass == 1 or rtype not in ONLY_IN else None
+    if unusual is not None:
+        data = unusual[1](words)
+        if words.at != len(words.words):
+            raise PackError(f"more than belongs to the type {type_text(rtype)}: {words.words[words.at]!r}")
         return data
     kinds = codec.kinds_of(rtype, klass)
     if not kinds or "o" in kinds:
@@ -407,7 +378,7 @@ def rdata_from_text(rtype: int, text: str | Sequence[str], origin: str = "", kla
         word = words.next()
         if word[:2].lower() != "0x":
             raise PackError(f"expected 0x and hexadecimal digits, not {word!r}")
-        return _from_hex(word[2:].replace(".", ""))
+        return from_hex(word[2:].replace(".", ""))
     for at, known in _WORDS.get(rtype, {}).items():
         if at < len(words.words) and words.words[at].upper() in known:
             words.words = [*words.words[:at], str(known[words.words[at].upper()]), *words.words[at + 1 :]]

@@ -32,7 +32,11 @@ ADDRESSES_MOST = 1000
 
 
 class LookupFailed(DNS_Soft_Error, coro.NameError):
-    """No server gave a usable reply, so nobody can tell whether there is an address; trying later may help."""
+    """No server gave a usable reply, so nobody can tell whether there is an address; trying later may help. Functions
+    of the emulated ``socket`` module raise ``gaierror`` with EAI_AGAIN for it."""
+
+    #: What coro-core asks of a NameError.
+    temporary = True
 
 
 Found = tuple[str, list[str], str]  # the full name, addresses, the canonical name
@@ -122,6 +126,8 @@ class HostNames:
         try:
             answers = coro.in_thread(_GETADDRINFO, name, None, family, socket.SOCK_STREAM)
         except OSError as e:
+            if e.errno == socket.EAI_AGAIN:
+                raise LookupFailed(name, "", "", e.strerror or str(e)) from e
             raise coro.NameError(f"no IPv{version} address for {name!r}: {e.strerror or e}") from e
         return name, list(dict.fromkeys(str(answer[4][0]) for answer in answers)), name
 
