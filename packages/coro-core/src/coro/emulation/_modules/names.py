@@ -65,15 +65,19 @@ def _in_thread(function: Any, *args: Any) -> Any:
 
 
 def _look_up(host: str | bytes, family: int) -> list[tuple[int, str]]:
-    """Addresses from the program's resolver, with their families. gaierror when there are none."""
+    """Addresses from the program's resolver, with their families. gaierror when there are none: EAI_AGAIN if a
+    resolver's NameError says that it is `temporary`."""
     name = host.decode("ascii") if isinstance(host, bytes) else host
     found: list[tuple[int, str]] = []
+    temporary = False
     resolver = _resolver()
     for wanted in _FAMILIES if family == socket.AF_UNSPEC else (family,):
         try:
             found += [(wanted, address) for address in resolver.addresses(name, wanted)]
-        except ResolverNameError:
-            pass
+        except ResolverNameError as e:
+            temporary = temporary or getattr(e, "temporary", False)
+    if not found and temporary:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
     if not found:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     return found
