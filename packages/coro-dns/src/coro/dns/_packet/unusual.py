@@ -96,8 +96,8 @@ def _extent(word: str) -> int:
     length = _centimetres(word)
     if not 0 <= length <= 9_000_000_000:
         raise PackError(f"expected from 0 to 90000000 metres, not {word!r}")
-    power = max(len(str(length)) - 1, 0)
-    return length // 10**power << 4 | power  # one digit and zeros: there is no room for more
+    digits = str(length)
+    return int(digits[0]) << 4 | len(digits) - 1  # one digit and zeros: there is no room for more
 
 
 def _loc_data(words: Words) -> bytes:
