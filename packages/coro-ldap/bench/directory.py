@@ -1,9 +1,9 @@
-"""Searching and logging in: processor time of the client for an entry, or for a bind, against one slapd.
+"""Searching and logging in: processor time of the client for an entry, or for a login, against one slapd.
 
-search: 10 000 entries of twenty attributes, all values as Python's bytes.  bind: 200 logins under way at the same time,
-which share one connection; python-ldap and ldap3 do one after the other on theirs, which is the same to the server.
-The C program (directory.c) copies all values with libldap.  The server is started for each measurement, and does not
-count.
+search: 10 000 entries of twenty attributes, all values as Python's bytes.  read: 200 threads that read one entry each,
+by its name.  bind: 200 logins under way at the same time.  All share one connection; the others do one after the other
+on theirs, which is the same to the server for logins.  The C program (directory.c) copies all values with libldap.  The
+server is started for each measurement, and does not count.
 """
 
 from __future__ import annotations
@@ -69,7 +69,13 @@ def coro(server: Any, what: str, count: int) -> Figures:
                 for thread in threads:
                     thread.get()
 
-            return repeat(search, count, ENTRIES) if what == "search" else repeat(bind, count, 200)
+            def read() -> None:
+                threads = [coro.spawn(client.read, f"uid=u{n},{BASE}") for n in range(200)]
+                assert all(len(thread.get()) == 20 for thread in threads)
+
+            if what == "search":
+                return repeat(search, count, ENTRIES)
+            return repeat(bind if what == "bind" else read, count, 200)
 
     found: Figures = coro.run(run)
     return found
@@ -87,14 +93,20 @@ def python_ldap(server: Any, what: str, count: int) -> Figures:
         for n in range(200):
             client.simple_bind_s(f"uid=u{n},{BASE}", "pw")
 
-    return repeat(search, count, ENTRIES) if what == "search" else repeat(bind, count, 200)
+    def read() -> None:
+        for n in range(200):
+            assert len(client.search_s(f"uid=u{n},{BASE}", ldap.SCOPE_BASE)[0][1]) == 20
+
+    if what == "search":
+        return repeat(search, count, ENTRIES)
+    return repeat(bind if what == "bind" else read, count, 200)
 
 
 def ldap3(server: Any, what: str, count: int) -> Figures:
     import ldap3
 
     place = ldap3.Server("127.0.0.1", server.port, get_info=None)
-    strategy = ldap3.SYNC if what == "search" else ldap3.ASYNC
+    strategy = ldap3.ASYNC if what == "bind" else ldap3.SYNC
     client = ldap3.Connection(place, auto_bind=True, client_strategy=strategy)
 
     def search() -> None:
@@ -105,7 +117,33 @@ def ldap3(server: Any, what: str, count: int) -> Figures:
         for n in range(200):
             assert client.rebind(f"uid=u{n},{BASE}", "pw", authentication=ldap3.SIMPLE)
 
-    return repeat(search, count, ENTRIES) if what == "search" else repeat(bind, count, 200)
+    def read() -> None:
+        for n in range(200):
+            client.search(f"uid=u{n},{BASE}", "(objectClass=*)", ldap3.BASE, attributes="*")
+            assert len(client.response[0]["raw_attributes"]) == 20
+
+    if what == "search":
+        return repeat(search, count, ENTRIES)
+    return repeat(bind if what == "bind" else read, count, 200)
+
+
+def bonsai(server: Any, what: str, count: int) -> Figures:
+    """No logins: it makes a connection for each."""
+    import bonsai
+
+    place = bonsai.LDAPClient(server.url)
+    place.set_raw_attributes([*NAMES, "objectClass", "uid", "cn", "sn", "userPassword"])
+    client = place.connect()
+
+    def search() -> None:
+        assert len(client.search(BASE, bonsai.LDAPSearchScope.ONE)) == ENTRIES
+
+    def read() -> None:
+        for n in range(200):
+            # Beside the attributes there is the name.
+            assert len(client.search(f"uid=u{n},{BASE}", bonsai.LDAPSearchScope.BASE)[0]) == 21
+
+    return repeat(search, count, ENTRIES) if what == "search" else repeat(read, count, 200)
 
 
 def c(server: Any, what: str, count: int) -> Figures:
@@ -121,7 +159,7 @@ def c(server: Any, what: str, count: int) -> Figures:
     return {"cpu": cpu, "wall": wall, "count": rounds * each}
 
 
-PEERS = {"coro": coro, "python-ldap": python_ldap, "ldap3": ldap3, "c": c}
+PEERS = {"coro": coro, "python-ldap": python_ldap, "ldap3": ldap3, "bonsai": bonsai, "c": c}
 
 
 def run(peer: str, what: str, count: int) -> Figures:

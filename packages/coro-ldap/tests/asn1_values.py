@@ -12,6 +12,12 @@ oids = st.one_of(
     st.tuples(st.integers(0, 1), st.integers(0, 39)), st.tuples(st.just(2), st.integers(0, 1 << 40))
 ).flatmap(lambda head: st.lists(st.integers(0, 1 << 130), max_size=6).map(lambda rest: [*head, *rest]))
 
+
+def pyasn1_writes_short(number: int) -> bool:
+    """Not for -128, -32768 and so on, which pyasn1 writes with an octet more than X.690, 8.3.2, allows."""
+    return number >= 0 or (-number).bit_length() % 8 != 0 or -number & (-number - 1) != 0
+
+
 bit_strings = st.tuples(st.integers(0, 7), st.binary(min_size=1, max_size=20)).map(
     lambda pair: (pair[0], pair[1][:-1] + bytes((pair[1][-1] >> pair[0] << pair[0],)))
 )

@@ -6,7 +6,7 @@ import datetime
 import random
 
 import pytest
-from asn1_values import damaged
+from asn1_values import damaged, pyasn1_writes_short
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyasn1.codec.ber import decoder as ber_decoder
@@ -17,8 +17,8 @@ from pyasn1.type import char, univ
 from coro.asn1 import DecodeError, Node, ber
 
 values = st.one_of(
-    st.integers(-(1 << 100), 1 << 100).map(lambda n: (ber.INTEGER(n), univ.Integer(n))),
-    st.integers(-(1 << 40), 1 << 40).map(lambda n: (ber.ENUMERATED(n), univ.Enumerated(n))),
+    st.integers(-(1 << 100), 1 << 100).filter(pyasn1_writes_short).map(lambda n: (ber.INTEGER(n), univ.Integer(n))),
+    st.integers(-(1 << 40), 1 << 40).filter(pyasn1_writes_short).map(lambda n: (ber.ENUMERATED(n), univ.Enumerated(n))),
     st.booleans().map(lambda b: (ber.BOOLEAN(b), univ.Boolean(b))),
     st.binary(max_size=300).map(lambda b: (ber.OCTET_STRING(b), univ.OctetString(b))),
     st.text(st.characters(exclude_categories=("Cs",))).map(lambda s: (ber.UTF8_STRING(s), char.UTF8String(s))),
@@ -39,6 +39,16 @@ def test_der_is_that_of_pyasn1(items: list[tuple[bytes, object]]) -> None:
     if items:
         assert data == der_encoder.encode(theirs)
         assert len(der_decoder.decode(data)[0]) == len(items)
+
+
+def test_the_least_number_of_a_size_is_written_short() -> None:
+    """X.690, 8.3.2: the first nine bits are not all alike.  pyasn1 writes 0202ff80 for -128, and reads both."""
+    for size in range(1, 20):
+        number = -(1 << (8 * size - 1))
+        data = ber.INTEGER(number)
+        assert data == bytes((2, size)) + number.to_bytes(size, "big", signed=True)
+        assert int(der_decoder.decode(data)[0]) == number == ber.decode(data, strict=True)[0]
+        assert not pyasn1_writes_short(number) and pyasn1_writes_short(number + 1) and pyasn1_writes_short(-number)
 
 
 @given(st.floats(allow_nan=False))

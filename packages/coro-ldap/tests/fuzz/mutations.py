@@ -28,7 +28,7 @@ sys.path[:0] = [
 
 import fuzz_ber  # noqa: E402
 import fuzz_ldap  # noqa: E402
-from asn1_values import damaged  # noqa: E402
+from asn1_values import damaged, pyasn1_writes_short  # noqa: E402
 from codec import CERTIFICATE  # noqa: E402
 
 from coro.asn1 import ber, python  # noqa: E402
@@ -75,6 +75,7 @@ def same_as_pyasn1(chance: random.Random) -> None:
     ours = []
     for place in range(chance.randrange(1, 8)):
         number = chance.randrange(-(1 << chance.randrange(1, 200)), 1 << chance.randrange(1, 200))
+        number += not pyasn1_writes_short(number)
         octets = chance.randbytes(chance.choice((0, 1, 5, 127, 128, 300)))
         arcs = [1, chance.randrange(40), *(chance.randrange(1 << chance.randrange(1, 70)) for _ in range(4))]
         text = "".join(chr(chance.choice((65, 0xE4, 0x20AC, 0x1F600))) for _ in range(chance.randrange(60)))

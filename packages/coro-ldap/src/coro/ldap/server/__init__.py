@@ -71,7 +71,7 @@ class Limits:
 
     connections: int = 1000
     message: int = 1024 * 1024
-    pending: int = 64
+    pending: int = 128
     filter_depth: int = 40
     filter_parts: int = 2000
     entries: int | None = None
