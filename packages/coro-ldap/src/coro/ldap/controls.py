@@ -26,6 +26,8 @@ from coro.ldap.filters import Filter
 from coro.ldap.protocol import Control, as_filter, decode_controls, decode_filter
 
 __all__ = [
+    "AccountUsability",
+    "AccountUsabilityResponse",
     "Assertion",
     "AuthorizationIdentity",
     "AuthorizationIdentityResponse",
@@ -97,6 +99,7 @@ SYNC_STATE: Final = "1.3.6.1.4.1.4203.1.9.1.2"
 SYNC_DONE: Final = "1.3.6.1.4.1.4203.1.9.1.3"
 SYNC_INFO: Final = "1.3.6.1.4.1.4203.1.9.1.4"
 PASSWORD_POLICY: Final = "1.3.6.1.4.1.42.2.27.8.5.1"
+ACCOUNT_USABILITY: Final = "1.3.6.1.4.1.42.2.27.9.5.8"
 PASSWORD_EXPIRED: Final = "2.16.840.1.113730.3.4.4"
 PASSWORD_EXPIRING: Final = "2.16.840.1.113730.3.4.5"
 AUTHORIZATION_IDENTITY: Final = "2.16.840.1.113730.3.4.16"
@@ -750,6 +753,60 @@ class PasswordExpiring(TypedControl):
 
 
 @dataclass(frozen=True)
+class AccountUsability(TypedControl):
+    """Have with each entry whether one can log in with it (a control of Sun's and OpenLDAP's servers)."""
+
+    oid = ACCOUNT_USABILITY
+    critical: bool = False
+
+
+@dataclass(frozen=True)
+class AccountUsabilityResponse(TypedControl):
+    """Whether one can log in with an entry: `expires` is None if not, and then the rest says why.
+
+    expires: seconds until the password does, -1 for never.  inactive: the account was locked or switched off.  reset:
+    the password has to be changed first.  expired: it has.  grace: logins left with it.  unlocked_in: seconds until
+    the account is no longer locked, 0 or less for never by itself.
+    """
+
+    oid = ACCOUNT_USABILITY
+    expires: int | None = None
+    inactive: bool = False
+    reset: bool = False
+    expired: bool = False
+    grace: int | None = None
+    unlocked_in: int | None = None
+    critical: bool = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether one can log in."""
+        return self.expires is not None
+
+    def encoded(self) -> bytes:
+        """CHOICE { available [0] INTEGER, not available [1] SEQUENCE { inactive [0], reset [1], expired [2] BOOLEAN,
+        remaining grace [3], seconds before unlock [4] INTEGER OPTIONAL } }"""
+        if self.expires is not None:
+            return ber.CONTEXT(0, False, _bare(self.expires))
+        flags = (self.inactive, self.reset, self.expired)
+        parts = [ber.CONTEXT(number, False, b"\xff" if flag else b"\0") for number, flag in enumerate(flags)]
+        for number, value in ((3, self.grace), (4, self.unlocked_in)):
+            if value is not None:
+                parts.append(ber.CONTEXT(number, False, _bare(value)))
+        return ber.CONTEXT(1, True, b"".join(parts))
+
+    @classmethod
+    def _read(cls, value: bytes | None) -> Self:
+        parts = _tagged([_whole(value)])
+        if 0 in parts:
+            return cls(_unsigned(parts[0]))
+        found = _tagged(_items(parts[1] if 1 in parts else None))
+        inactive, reset, expired = (any(_octets(found.get(number, b""))) for number in (0, 1, 2))
+        grace, unlocked = (_unsigned(found[number]) if number in found else None for number in (3, 4))
+        return cls(None, inactive, reset, expired, grace, unlocked)
+
+
+@dataclass(frozen=True)
 class PersistentSearch(TypedControl):
     """Have changes as they happen (draft-ietf-ldapext-psearch).
 
@@ -1120,11 +1177,12 @@ def _table(*kinds: type[TypedControl]) -> dict[str, type[TypedControl]]:
 _REQUESTS = _table(
     PagedResults, ServerSideSort, VirtualListView, PreRead, PostRead, Assertion, MatchedValues, ManageDsaIT,
     ProxiedAuthorization, Subentries, DontUseCopy, TreeDelete, RelaxRules, SessionTracking, AuthorizationIdentity,
-    PasswordPolicy, PersistentSearch, SyncRequest, Dereference, ShowDeleted, ShowRecycled, ShowDeactivatedLink,
-    LazyCommit, PermissiveModify, DomainScope, Notification, ExtendedDN, SearchOptions, SDFlags, PolicyHints, DirSync,
+    AccountUsability, PasswordPolicy, PersistentSearch, SyncRequest, Dereference, ShowDeleted, ShowRecycled,
+    ShowDeactivatedLink, LazyCommit, PermissiveModify, DomainScope, Notification, ExtendedDN, SearchOptions, SDFlags,
+    PolicyHints, DirSync,
 )  # fmt: skip
 _RESPONSES = _table(
-    PagedResults, SortResponse, VirtualListViewResponse, PreReadResponse, PostReadResponse,
+    PagedResults, SortResponse, VirtualListViewResponse, PreReadResponse, PostReadResponse, AccountUsabilityResponse,
     AuthorizationIdentityResponse, PasswordPolicyResponse, PasswordExpired, PasswordExpiring, EntryChange, SyncState,
     SyncDone, SyncInfo, DereferenceResponse, DirSync,
 )  # fmt: skip

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from coro.ldap import LocalError, ProtocolError, controls
 from coro.ldap.controls import (
+    AccountUsability,
+    AccountUsabilityResponse,
     Assertion,
     AuthorizationIdentity,
     AuthorizationIdentityResponse,
@@ -94,6 +96,7 @@ REQUESTS = [
     SearchOptions(2),
     SDFlags(7),
     PolicyHints(),
+    AccountUsability(),
     DirSync(0x80000001, 1000, b"c"),
 ]
 RESPONSES = [
@@ -105,6 +108,10 @@ RESPONSES = [
     PreReadResponse(Entry("cn=x", {"cn": [b"x"]})),
     PostReadResponse(Entry("cn=x", {})),
     AuthorizationIdentityResponse("u:fred"),
+    AccountUsabilityResponse(3600),
+    AccountUsabilityResponse(-1),
+    AccountUsabilityResponse(None, True, False, True, 2, 300),
+    AccountUsabilityResponse(),
     PasswordPolicyResponse(expires=3600),
     PasswordPolicyResponse(grace=200, error=1),
     PasswordPolicyResponse(),

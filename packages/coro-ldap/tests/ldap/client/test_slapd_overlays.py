@@ -9,6 +9,7 @@ from ldap_client_support import HANG, in_loop
 from ldap_server_support import ADMIN, BASE, PASSWORD, Slapd, entries
 
 import coro
+from coro.asn1 import ber
 from coro.ldap import Client, controls
 from coro.ldap.controls import PasswordPolicy, PasswordPolicyResponse, SyncRequest
 from coro.ldap.exceptions import (
@@ -19,7 +20,8 @@ from coro.ldap.exceptions import (
     LDAPError,
     NoSuchOperation,
 )
-from coro.ldap.protocol import SearchRequest
+from coro.ldap.filters import And, Or
+from coro.ldap.protocol import Control, SearchRequest
 
 pytestmark = pytest.mark.slow  # real servers
 PEOPLE = f"ou=people,{BASE}"
@@ -62,10 +64,12 @@ class Strict(Slapd):
         (self.folder / "init.ldif").write_text(ldif)
         path = self.folder / "slapd.conf"
         text = path.read_text().replace(
-            "moduleload back_mdb\n", "moduleload back_mdb\nmoduleload ppolicy\nmoduleload syncprov\n"
+            "moduleload back_mdb\n",
+            "moduleload back_mdb\nmoduleload ppolicy\nmoduleload syncprov\nmoduleload deref\n",
         )
         overlays = (
-            f"overlay ppolicy\nppolicy_default cn=default,ou=policies,{BASE}\nppolicy_use_lockout\noverlay syncprov\n"
+            f"overlay ppolicy\nppolicy_default cn=default,ou=policies,{BASE}\nppolicy_use_lockout\n"
+            "overlay syncprov\noverlay deref\n"
             "access to attrs=userPassword by self write by anonymous auth by * none\n"
         )
         path.write_text(text.replace("access to *", overlays + "access to *"))
@@ -172,5 +176,79 @@ def test_cancel(slapd: Strict) -> None:
             assert client.whoami() == f"dn:{ADMIN}"
             assert client.statistics()[1:4] == (0, 0, 0)
             client.modify(user(4), {"title": ["changed"]})
+
+    run()
+
+
+def test_account_usability(slapd: Strict) -> None:
+    @in_loop
+    def run() -> None:
+        with Client(slapd.url, timeout=HANG) as client:
+            client.simple_bind(ADMIN, PASSWORD)
+            found = {
+                entry.text("uid"): controls.find(entry, controls.AccountUsabilityResponse)
+                for entry in client.search_iter(
+                    PEOPLE, 1, "(|(uid=u1)(uid=u4))", ["uid"], controls=[controls.AccountUsability()]
+                )
+            }
+            assert found["u4"].usable and found["u4"].expires in (0, -1)
+            assert not found["u1"].usable and found["u1"].grace is not None
+
+    run()
+
+
+def test_dereference(slapd: Strict) -> None:
+    @in_loop
+    def run() -> None:
+        with Client(slapd.url, timeout=HANG) as client:
+            client.simple_bind(ADMIN, PASSWORD)
+            wanted = controls.Dereference({"member": ["mail", "uid"]}, critical=True)
+            [group] = client.search_iter(f"ou=groups,{BASE}", 1, "(cn=g0)", controls=[wanted])
+            found = controls.find(group, controls.DereferenceResponse).values
+            assert [(one.attribute, one.dn) for one in found] == [("member", user(number)) for number in range(5)]
+            assert found[3].attributes == {"mail": [b"u3@example.org"], "uid": [b"u3"]}
+
+    run()
+
+
+def test_transaction(slapd: Strict) -> None:
+    """RFC 5805, by the general means: changes that are made together or not at all."""
+    begin, end, member = "1.3.6.1.1.21.1", "1.3.6.1.1.21.3", "1.3.6.1.1.21.2"
+
+    @in_loop
+    def run() -> None:
+        with Client(slapd.url, timeout=HANG) as client:
+            client.simple_bind(ADMIN, PASSWORD)
+            for commit in (False, True):
+                number = client.extended(begin).value
+                within = [Control(member, True, number)]
+                client.modify(user(3), {"title": ["one"]}, controls=within)
+                client.modify(user(4), {"title": ["two"]}, controls=within)
+                assert client.read(user(3)).text("title") == "Boss"
+                client.extended(end, ber.SEQUENCE(ber.BOOLEAN(commit), ber.OCTET_STRING(number)))
+            assert [client.read(user(number)).text("title") for number in (3, 4)] == ["one", "two"]
+
+    run()
+
+
+def test_features(slapd: Strict) -> None:
+    """What slapd lists as supportedFeatures (RFC 4525, 3673, 4529, 4526, 3866)."""
+
+    @in_loop
+    def run() -> None:
+        with Client(slapd.url, timeout=HANG) as client:
+            client.simple_bind(ADMIN, PASSWORD)
+            assert client.read(user(4), ["+"])["entryUUID"]
+            assert set(client.read(user(4), ["@person"]).attributes) >= {"cn", "sn"}
+            assert "mail" not in client.read(user(4), ["@person"])
+            assert len(list(client.search_iter(PEOPLE, 1, And()))) == 5 and not list(
+                client.search_iter(PEOPLE, 1, Or())
+            )
+            assert client.read(user(4)).with_options("cn") == {"cn": [b"User 4"], "cn;lang-de": [b"Benutzer 4"]}
+            posix = f"cn=posix,{BASE}"
+            client.add(posix, {"objectClass": ["device"], "cn": ["posix"], "serialNumber": ["5"]})
+            with pytest.raises(LDAPError):
+                client.modify(posix, [("increment", "serialNumber", ["x"])])
+            client.delete(posix)
 
     run()
