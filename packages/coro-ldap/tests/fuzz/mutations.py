@@ -127,7 +127,7 @@ def main() -> int:
             said += 60
             print(f"{inputs} inputs, {compared} values compared with pyasn1", flush=True)
         for data in damaged(chance.choice(corpus), chance, 50):
-            began = time.perf_counter()
+            began = time.process_time()
             try:
                 fuzz_ber.one_input(data)
                 fuzz_ldap.one_input(data)
@@ -135,12 +135,14 @@ def main() -> int:
                 traceback.print_exc()
                 print(f"seed {arguments.seed}, input {data.hex()}", flush=True)
                 return 1
-            longest = max(longest, time.perf_counter() - began)
+            longest = max(longest, time.process_time() - began)
             inputs += 1
         for _ in range(5):
             same_as_pyasn1(chance)
             compared += 1
-    print(f"{inputs} damaged inputs, the slowest {longest * 1000:.0f} ms; {compared} values compared with pyasn1")
+    print(
+        f"{inputs} damaged inputs, the slowest took {longest * 1000:.0f} ms of processor time; {compared} values compared with pyasn1"
+    )
     return 0
 
 

@@ -356,6 +356,20 @@ def test_one_thread_waits_for_one_operation() -> None:
             waiting.get()
 
 
+@in_loop
+def test_nothing_is_behind_the_last_answer() -> None:
+    with Scripted() as server, server.client() as client:
+        with client.stream(SearchRequest()) as search:
+            assert len(list(search)) == 1
+        assert list(search) == []
+        pending = client.link.start(SearchRequest())
+        assert [pending.next(HANG)[0], pending.next(HANG)[0]] == [4, 5]
+        for _ in range(2):
+            with pytest.raises(StateError, match="no other"):
+                pending.next(HANG)
+        assert client.link.waiting == 0
+
+
 def fails(client) -> list[BaseException]:
     """What twenty threads get that wait."""
     threads = [coro.spawn(client.delete, "cn=x") for _ in range(20)]

@@ -164,7 +164,7 @@ cdef class Pending(TimerTarget):
         """What comes next: (tag, payload), the payload a list of entries for tag 4 and the whole message otherwise.
 
         timeout: in seconds; None for none.  Raises LDAPTimeout, ConnectionLost and others; the operation is given up
-        then, also when the thread is interrupted.
+        then, also when the thread is interrupted.  StateError behind the last answer.
         """
         cdef Py_ssize_t size
         if not self._ready():
@@ -186,6 +186,8 @@ cdef class Pending(TimerTarget):
         cdef coro me = running_thread()
         if self._thread is not None:
             raise SimultaneousError(me, self._thread, self)
+        if self._final_fetched and self.error is None:
+            raise StateError("expected to be asked before the last answer was fetched: there is no other")
         link.waiting += 1
         if link._paused:
             link._resume()
