@@ -140,9 +140,8 @@ def main() -> int:
         for _ in range(5):
             same_as_pyasn1(chance)
             compared += 1
-    print(
-        f"{inputs} damaged inputs, the slowest took {longest * 1000:.0f} ms of processor time; {compared} values compared with pyasn1"
-    )
+    print(f"{inputs} damaged inputs, the slowest took {longest * 1000:.0f} ms of processor time")
+    print(f"{compared} values compared with pyasn1")
     return 0
 
 
