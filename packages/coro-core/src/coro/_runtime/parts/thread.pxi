@@ -453,7 +453,16 @@ cdef int refuse_async_partial(object function) except -1:
     return 0
 
 
-cdef inline const void *learning_key(object function) except NULL:
+cdef object wrapper_type = None         # see _know_wrapper()
+
+
+def _know_wrapper(cls, /):
+    """Instances of ``cls`` call what they have as their attribute ``function``: they need as much stack as that."""
+    global wrapper_type
+    wrapper_type = cls
+
+
+cdef const void *learning_key(object function) except NULL:
     """What threads with the same function share. TypeError for an async def function."""
     cdef PyObject *f = <PyObject *>function
     if PyMethod_Check(f):
@@ -462,8 +471,11 @@ cdef inline const void *learning_key(object function) except NULL:
         f = PyFunction_GET_CODE(f)
         if unlikely(coro_is_async(f)):
             refuse_async(function)
+    elif type(function) is wrapper_type:
+        return learning_key(function.function)
     elif unlikely(type(function) is partial):
         refuse_async_partial(function)
+        return learning_key(function.func)
     return f
 
 
