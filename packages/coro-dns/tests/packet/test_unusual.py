@@ -123,6 +123,10 @@ def test_wrong_text_of_fuzzer():
         rdata_to_text(TYPE.OPT, b"\0\1\0\2a")
 
 
+def test_old_algorithms_by_their_names():
+    assert rdata_from_text(TYPE.CERT, "PKIX 1 ECC AA==") == rdata_from_text(TYPE.CERT, "1 1 4 AA==")
+
+
 def test_values():
     loc = rdata_from_text(TYPE.LOC, "0 N 0 E 0m")
     assert packet.rdata_value(TYPE.LOC, loc) == (0, 0x12, 0x16, 0x13, 1 << 31, 1 << 31, 10_000_000)

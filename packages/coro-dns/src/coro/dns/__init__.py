@@ -16,6 +16,7 @@ from coro.dns._core import explained as _explained
 with _explained():
     from coro.dns import _wire as _wire
     from coro.dns.exceptions import (
+        DNS_Bogus_Error,
         DNS_Error,
         DNS_Hard_Error,
         DNS_Lame_Error,
@@ -27,12 +28,14 @@ with _explained():
         DNS_No_Local_Resolvers,
         DNS_Runaway_Query_Error,
         DNS_Soft_Error,
+        DNS_Validation_Unavailable,
     )
     from coro.dns.stub_resolver import install, uninstall
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DNS_Bogus_Error",
     "DNS_Error",
     "DNS_Hard_Error",
     "DNS_Lame_Error",
@@ -44,6 +47,7 @@ __all__ = [
     "DNS_No_Local_Resolvers",
     "DNS_Runaway_Query_Error",
     "DNS_Soft_Error",
+    "DNS_Validation_Unavailable",
     "install",
     "uninstall",
 ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import coro
 from coro.dns import DNS_Error, DNS_Hard_Error, _ask
 from coro.dns._values import type_name
-from coro.dns.cache import dns_cache
+from coro.dns.cache import dns_cache, root_anchors
 from coro.dns.server import Server
 from coro.prefork import Worker
 
@@ -56,6 +57,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     both.add_argument("--ipv6", action="store_true", help="ask servers over IPv6, too")
     both.add_argument("--loopback", action="store_true", help="follow delegations to addresses of this machine")
+    both.add_argument(
+        "--validate",
+        action="store_true",
+        help="check signatures (DNSSEC) from the root's keys down; needs the extra coro-dns[dnssec]",
+    )
+    both.add_argument(
+        "--anchor",
+        type=Path,
+        metavar="FILE",
+        help="check signatures from these DS or DNSKEY records down, one on a line",
+    )
     serve = commands.add_parser("serve", parents=[both], help="answer questions over UDP and TCP")
     serve.add_argument("--listen", type=_address, action="append", help="where (127.0.0.1:53)")
     serve.add_argument("--allow", action="append", metavar="NETWORK", help="who may ask (private networks)")
@@ -69,6 +81,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes, each with a cache of its own (1)"
+    )
+    serve.add_argument(
+        "--require-cookies",
+        action="store_true",
+        help="over UDP answer only questions with a cookie of this server (RFC 7873), others ask again over TCP",
     )
     _ask.options(commands.add_parser("query", parents=[both], help="ask a question"))
     cache = commands.add_parser("cache", help="look into the cache of a running resolver, or clean it")
@@ -93,8 +110,17 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _cache(options: argparse.Namespace, size: int) -> dns_cache:
+    anchors = root_anchors if options.validate else []
+    if options.anchor is not None:
+        lines = (line.partition(";")[0].strip() for line in options.anchor.read_text().splitlines())
+        anchors = [line for line in lines if line]
     return dns_cache(
-        size, roots=options.root, forward=dict(options.forward), ipv6=options.ipv6, loopback=options.loopback
+        size,
+        roots=options.root,
+        forward=dict(options.forward),
+        ipv6=options.ipv6,
+        loopback=options.loopback,
+        trust_anchors=anchors,
     )
 
 
@@ -148,6 +174,8 @@ def _serve(options: argparse.Namespace, worker: Worker | None = None) -> int:
         allow=options.allow,
         block=_blocked(options.block),
         reuse_port=worker is not None,
+        require_cookies=options.require_cookies,
+        cookie_secrets=options.cookie_secrets,
     )
     with server, coro.tcp6_sock() if options.metrics and ":" in options.metrics[0] else coro.tcp_sock() as listener:
         lines = ["listening on " + ", ".join(f"{host}:{port}" for host, port in server.addresses)]
@@ -220,6 +248,7 @@ def _query(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the status: 0, 1 without records, 2 if nobody can tell."""
     options = _parsed(arguments)
+    options.cookie_secrets = [secrets.token_bytes(16)]  # one for all workers: they share their addresses
     if options.command == "serve" and options.workers > 1:
         if any(not port for _, port in options.listen or ()):
             print("coro.dns: several workers share their addresses, so --listen needs a port", file=sys.stderr)

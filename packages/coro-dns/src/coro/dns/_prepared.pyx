@@ -13,7 +13,7 @@ in a dictionary. Two generations bound the memory, as in `_recursive/store.py`.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from coro.capi cimport coro_mmsghdr, require_abi, sock
@@ -40,6 +40,7 @@ cdef enum:
     ROOM = 4096             # of a datagram; a longer query is refused
     SHORTEST = 17           # a header and the question for the root
     OPT = 11
+    COOKIE = 10             # an option (RFC 7873)
     PAYLOAD = 1232          # no answer over UDP is longer
 
 cdef object _monotonic = time.monotonic
@@ -59,6 +60,7 @@ cdef class Answers:
     cdef dict young, old
     cdef Py_ssize_t half
     cdef readonly long hits, misses
+    cdef public bint validated  # who asks whether an answer is authentic takes the long way, unless with DO
 
     def __cinit__(self, Py_ssize_t size):
         self.young = {}
@@ -135,15 +137,21 @@ cdef class Answers:
         key[length + 1] = query[at + 1]
         at += 4
         if query[11]:
-            # RFC 6891, section 6.1: options may be there, and are not looked at
+            # RFC 6891, section 6.1: options may be there; only a cookie is looked at, elsewhere
             if at + OPT > n or query[at] or query[at + 1] or query[at + 2] != 41 or query[at + 6]:
                 return 0
             edns = True
             dnssec = query[at + 7] >> 7
             most = min(max(query[at + 3] << 8 | query[at + 4], 512), PAYLOAD)
             end = at + OPT + (query[at + 9] << 8 | query[at + 10])
-            at = end
+            at += OPT
+            while at + 4 <= end and end <= n:
+                if query[at] == 0 and query[at + 1] == COOKIE:
+                    return 0
+                at += 4 + (query[at + 2] << 8 | query[at + 3])
         if at != n:
+            return 0
+        if self.validated and query[3] & 0x20 and not dnssec:
             return 0
         key[length + 2] = dnssec
         entry = self.look(PyBytes_FromStringAndSize(<char *>key, length + 3), now)
@@ -190,6 +198,70 @@ cdef class Answers:
             return out[:n]
         self.misses += 1
         return None
+
+
+cdef inline uint64_t turned(uint64_t x, int bits) noexcept nogil:
+    return x << bits | x >> (64 - bits)
+
+
+cdef inline void sip_round(uint64_t *v) noexcept nogil:
+    v[0] += v[1]
+    v[1] = turned(v[1], 13) ^ v[0]
+    v[0] = turned(v[0], 32)
+    v[2] += v[3]
+    v[3] = turned(v[3], 16) ^ v[2]
+    v[0] += v[3]
+    v[3] = turned(v[3], 21) ^ v[0]
+    v[2] += v[1]
+    v[1] = turned(v[1], 17) ^ v[2]
+    v[2] = turned(v[2], 32)
+
+
+cdef inline uint64_t little(const uint8_t *p, Py_ssize_t n) noexcept nogil:
+    cdef uint64_t out = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        out |= <uint64_t>p[i] << (8 * i)
+    return out
+
+
+def siphash(bytes key not None, bytes data not None):
+    """SipHash-2-4 of some data with a key of 16 bytes, as 8 bytes, the lowest first (Aumasson and Bernstein, 2012; what
+    RFC 9018 makes cookies with)."""
+    cdef const uint8_t *k = <const uint8_t *>PyBytes_AS_STRING(key)
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(data), at = 0
+    cdef uint64_t v[4]
+    cdef uint64_t m, k0, k1
+    cdef uint8_t out[8]
+    cdef int i
+    if PyBytes_GET_SIZE(key) != 16:
+        raise ValueError(f"expected a key of 16 bytes, not {len(key)}")
+    k0 = little(k, 8)
+    k1 = little(k + 8, 8)
+    v[0] = k0 ^ <uint64_t>0x736F6D6570736575
+    v[1] = k1 ^ <uint64_t>0x646F72616E646F6D
+    v[2] = k0 ^ <uint64_t>0x6C7967656E657261
+    v[3] = k1 ^ <uint64_t>0x7465646279746573
+    while True:
+        if n - at >= 8:
+            m = little(p + at, 8)
+        else:
+            m = little(p + at, n - at) | <uint64_t>(n & 255) << 56
+        v[3] ^= m
+        sip_round(v)
+        sip_round(v)
+        v[0] ^= m
+        at += 8
+        if at > n:
+            break
+    v[2] ^= 255
+    for i in range(4):
+        sip_round(v)
+    m = v[0] ^ v[1] ^ v[2] ^ v[3]
+    for i in range(8):
+        out[i] = m >> (8 * i) & 255
+    return PyBytes_FromStringAndSize(<char *>out, 8)
 
 
 cdef object address_of(const uint8_t *p, bint six):

@@ -7,6 +7,7 @@ from typing import Any
 
 __all__ = [
     "MAX_DNSRCODE",
+    "DNS_Bogus_Error",
     "DNS_Error",
     "DNS_Hard_Error",
     "DNS_Lame_Error",
@@ -18,6 +19,7 @@ __all__ = [
     "DNS_No_Local_Resolvers",
     "DNS_Runaway_Query_Error",
     "DNS_Soft_Error",
+    "DNS_Validation_Unavailable",
 ]
 
 #: The greatest response code there can be (16 bits, as TSIG has them).
@@ -82,6 +84,14 @@ class DNS_Runaway_Query_Error(DNS_Soft_Error):
         """The question ``qname`` and ``qtype``, and the server ``ns_name`` that was to be asked next."""
         super().__init__(qname, qtype, ns_name, "this question takes too much work")
         self.args = (qname, qtype, ns_name)
+
+
+class DNS_Bogus_Error(DNS_Soft_Error):
+    """What servers said is not signed as it has to be (DNSSEC): somebody has changed it, or the zone is broken."""
+
+
+class DNS_Validation_Unavailable(DNS_Error, ImportError):
+    """Signatures cannot be checked, because the distribution ``cryptography`` is not installed."""
 
 
 class DNS_Missing_Root_Data_Error(DNS_Soft_Error):

@@ -15,16 +15,18 @@ from typing import Any, NamedTuple
 import coro
 import coro.tls
 from coro.dns import _prepared, _wire
+from coro.dns._cookies import COOKIE, Cookies
 from coro.dns._recursive.recursor import Answer
 from coro.dns.cache import dns_cache
-from coro.dns.exceptions import DNS_Soft_Error
+from coro.dns.exceptions import DNS_Bogus_Error, DNS_Soft_Error
 
 __all__ = ["Server", "ServerStatistics"]
 
-NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 0, 1, 2, 3, 4, 5, 16
+NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS, BADCOOKIE = 0, 1, 2, 3, 4, 5, 16, 23
 PAYLOAD = 1232
 #: Extended errors (RFC 8914).
-STALE_ANSWER, BLOCKED, PROHIBITED, NO_REACHABLE = 3, 15, 18, 22
+STALE_ANSWER, BOGUS, BLOCKED, PROHIBITED, NO_REACHABLE = 3, 6, 15, 18, 22
+AD, CD = 0x20, 0x10
 
 #: Networks that may ask when nothing else is said: this machine, and private ones (RFC 1918, RFC 4193, RFC 4291).
 PRIVATE = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "::1/128", "fc00::/7",
@@ -62,6 +64,12 @@ class Server:
 
     A question without RD is refused, as is one for ANY (RFC 8482) or for another class than IN.
 
+    Clients that send a DNS cookie get one (:rfc:`7873`). With ``require_cookies`` a question over UDP is answered only
+    if it has a cookie of this server, so replies cannot be sent to forged addresses; all others are told to ask again,
+    with the cookie that they get or over TCP. ``cookie_secrets``, 16 bytes each, are for several servers at one address
+    (:rfc:`9018`): the first one makes cookies, all of them are good; None takes one by chance. Raises ValueError for
+    secrets of another length.
+
     Use it in a ``with`` block, or call ``start`` and ``stop``.
     """
 
@@ -80,6 +88,8 @@ class Server:
         idle: float = 10.0,
         limit: float = 8.0,
         reuse_port: bool = False,
+        require_cookies: bool = False,
+        cookie_secrets: Iterable[bytes] | None = None,
     ) -> None:
         if tls_addresses and tls is None:
             raise ValueError("tls_addresses need a TLS context: pass one as tls")
@@ -94,7 +104,10 @@ class Server:
         self._idle = idle
         self._limit = limit
         self._reuse_port = reuse_port
+        self._cookies = Cookies(cookie_secrets)
+        self._require_cookies = require_cookies
         self._answers = _prepared.Answers(prepared)
+        self._answers.validated = cache.validates
         self._socks: list[coro.sock] = []
         self._threads: list[coro.coro] = []
         self._streams: set[Any] = set()
@@ -167,7 +180,8 @@ class Server:
             coro.spawn(self._answer_datagram, sock, query, address)
 
         try:
-            _prepared.serve(sock, self._answers, miss, self._may_ask)
+            ready = _prepared.Answers(1) if self._require_cookies else self._answers
+            _prepared.serve(sock, ready, miss, self._may_ask)
         except coro.ClosedError:
             pass
 
@@ -265,7 +279,27 @@ class Server:
         code, extra, found = NOERROR, 0, None
         name, rtype = question.qname, question.qtype
         recurse = bool(question.flags & 0x0100)
-        if not self._may_ask(host):
+        cookie, good, malformed = b"", not (datagram and self._require_cookies), False
+        for number, data in question.options:
+            if number == COOKIE and not cookie:
+                try:
+                    known, cookie = self._cookies.checked(data, host)
+                    good = good or known
+                except ValueError:
+                    malformed = True
+        if malformed:
+            code = FORMERR
+        elif not good and self._may_ask(host):
+            if not cookie:  # RFC 7873, section 5.2.1: over TCP it is not forged either
+                head = question.question if question.questions else None
+                return _wire.build(
+                    question.id, 0x8280 | question.flags & 0x7910, head, question.qtype, question.qclass,
+                    udp_size=PAYLOAD if question.udp_size else 0, dnssec_ok=question.dnssec_ok,
+                )  # fmt: skip
+            code = BADCOOKIE
+        elif not question.questions and cookie:
+            pass  # RFC 7873, section 5.4: it asks for a cookie
+        elif not self._may_ask(host):
             self._refused += 1
             code, extra = REFUSED, PROHIBITED
         elif question.udp_size and question.edns_version:
@@ -282,26 +316,44 @@ class Server:
             code, extra = NXDOMAIN, BLOCKED
         else:
             try:
-                found = self.cache.answer(name, rtype, self._limit)
+                check = not question.flags & CD
+                found = self.cache.answer(name, rtype, self._limit, check=check, dnssec=question.dnssec_ok)
                 code = found.rcode
                 extra = STALE_ANSWER if found.stale else 0
+            except DNS_Bogus_Error:
+                self._failed += 1
+                code, extra = SERVFAIL, BOGUS
             except DNS_Soft_Error:
                 self._failed += 1
                 code, extra = SERVFAIL, NO_REACHABLE
-        return self._built(question, code, extra, found, datagram)
+        return self._built(question, code, extra, found, datagram, cookie)
 
-    def _built(self, question: _wire.Message, code: int, extra: int, found: Answer | None, datagram: bool) -> bytes:
+    def _built(
+        self,
+        question: _wire.Message,
+        code: int,
+        extra: int,
+        found: Answer | None,
+        datagram: bool,
+        cookie: bytes,
+    ) -> bytes:
         limit = min(max(question.udp_size, 512), PAYLOAD) if datagram else 65535
         flags = 0x8080 | question.flags & 0x7910 | code & 15
         name = question.question if question.questions else None
         answer = found.answer if found else []
         authority = found.authority if found else []
         ttls = [record[3] for record in (*answer, *authority)]
-        if found and not found.stale and ttls and min(ttls) > 0:
+        if found and found.authenticated and (question.dnssec_ok or question.flags & AD):
+            flags |= AD  # RFC 6840, section 5.8
+        # what was not checked, or says more than was asked for, is for this client only
+        for_all = not (question.flags & CD and self.cache.validates) and (question.dnssec_ok or not flags & AD)
+        if for_all and found and not found.stale and ttls and min(ttls) > 0:
             plain = _wire.build(question.id, flags, name, question.qtype, question.qclass, answer, authority)
             # the last tenth of its time takes the long way, where the cache renews what is used
             self._answers.put(question.qname, question.qtype, question.dnssec_ok, plain, 0.9 * min(ttls))
         options = [(15, extra.to_bytes(2, "big"))] if extra and question.udp_size else []
+        if cookie:
+            options.append((COOKIE, cookie))
         return _wire.build(
             question.id, flags, name, question.qtype, question.qclass, answer, authority,
             udp_size=PAYLOAD if question.udp_size else 0, dnssec_ok=question.dnssec_ok, extended=code >> 4,

@@ -31,9 +31,10 @@ _PARAMETERS = ("mandatory", "alpn", "no-default-alpn", "port", "ipv4hint", "ech"
 
 #: Numbers that may be words: of algorithms (RFC 4034, appendix A.1, and IANA) and of certificates (RFC 4398).
 _ALGORITHMS = {
-    "RSAMD5": 1, "DH": 2, "DSA": 3, "RSASHA1": 5, "DSA-NSEC3-SHA1": 6, "DSANSEC3SHA1": 6, "RSASHA1-NSEC3-SHA1": 7,
-    "RSASHA1NSEC3SHA1": 7, "RSASHA256": 8, "RSASHA512": 10, "ECC-GOST": 12, "ECCGOST": 12, "ECDSAP256SHA256": 13,
-    "ECDSAP384SHA384": 14, "ED25519": 15, "ED448": 16, "INDIRECT": 252, "PRIVATEDNS": 253, "PRIVATEOID": 254,
+    "RSAMD5": 1, "DH": 2, "DSA": 3, "ECC": 4, "RSASHA1": 5, "DSA-NSEC3-SHA1": 6, "DSANSEC3SHA1": 6,
+    "RSASHA1-NSEC3-SHA1": 7, "RSASHA1NSEC3SHA1": 7, "RSASHA256": 8, "RSASHA512": 10, "ECC-GOST": 12, "ECCGOST": 12,
+    "ECDSAP256SHA256": 13, "ECDSAP384SHA384": 14, "ED25519": 15, "ED448": 16, "MLDSA44": 18, "INDIRECT": 252,
+    "PRIVATEDNS": 253, "PRIVATEOID": 254,
 }  # fmt: skip
 _CERTIFICATES = {"PKIX": 1, "SPKI": 2, "PGP": 3, "IPKIX": 4, "ISPKI": 5, "IPGP": 6, "ACPKIX": 7, "IACPKIX": 8,
                  "URI": 253, "OID": 254}  # fmt: skip

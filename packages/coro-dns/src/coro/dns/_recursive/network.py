@@ -5,8 +5,11 @@ in; an id from the system's generator; and letters of random case in the name, w
 does not fit, or cannot be read, changes nothing: the right one is still waited for until the time is over. (A resolver
 that gives up at the first bad datagram can be stopped by anybody who sends one: CVE-2023-29483.)
 
+A server that knows DNS cookies (RFC 7873) gets ours with each query, and its replies have to have it. If they do not,
+TCP decides: who answers there has received what we sent.
+
 Here is also what is remembered of servers: how long they take, since when they do not answer, whether they understand
-EDNS.
+EDNS, their cookies.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ FIRST, LEAST, MOST = 0.4, 0.2, 3.0
 #: For so long a server that did not answer three times in a row is asked after all others only.
 DEAD = 60.0
 SERVERS = 20_000  # remembered
+COOKIE, BADCOOKIE = 10, 23  # an EDNS option, a response code (RFC 7873)
 
 _system = random.SystemRandom()
 
@@ -40,7 +44,7 @@ class BadReply(Exception):
 class ServerMemory:
     """What is known of one server."""
 
-    __slots__ = ("failures", "since", "no_edns", "no_mixing", "rtt", "variance")
+    __slots__ = ("client_cookie", "failures", "no_edns", "no_mixing", "rtt", "server_cookie", "since", "variance")
 
     def __init__(self) -> None:
         self.rtt = FIRST / 2
@@ -49,6 +53,8 @@ class ServerMemory:
         self.since = 0.0
         self.no_edns = False
         self.no_mixing = False
+        self.client_cookie = secrets.token_bytes(8)
+        self.server_cookie = b""
 
     def limit(self) -> float:
         """How long to wait for it, in seconds: as TCP does (RFC 6298), doubled with each failure."""
@@ -130,7 +136,9 @@ class Network:
                 if reply.rcode in (1, 4) and not memory.no_edns and not reply.udp_size:
                     memory.no_edns = True  # RFC 6891, section 7: it may not know EDNS
                     reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
-                if reply.truncated:
+                if reply.rcode == BADCOOKIE:  # RFC 7873, section 5.3: once more with the one that came with it
+                    reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
+                if reply.truncated or reply.rcode == BADCOOKIE:
                     reply = self._over_tcp(server, memory, name, rtype, recurse, limit, dnssec)
             except coro.TimeoutError:
                 memory.failed()
@@ -148,7 +156,10 @@ class Network:
         ident = secrets.randbits(16)
         size = 0 if memory.no_edns else EDNS_SIZE
         self.sent += 1
-        data = _wire.build(ident, 0x0100 if recurse else 0, mixed, rtype, 1, udp_size=size, dnssec_ok=dnssec)
+        data = _wire.build(
+            ident, 0x0100 if recurse else 0, mixed, rtype, 1, udp_size=size, dnssec_ok=dnssec,
+            options=[(COOKIE, memory.client_cookie + memory.server_cookie)] if size else (),
+        )  # fmt: skip
         return data, mixed, ident
 
     def _socket(self, server: Address, datagrams: bool) -> coro.sock:
@@ -164,14 +175,25 @@ class Network:
     def _over_udp(self, server: Address, memory: ServerMemory, name: bytes, rtype: int, *how: Any) -> _wire.Message:
         recurse, limit, dnssec = how
         data, mixed, ident = self._query(memory, name, rtype, recurse, dnssec)
-        with self._socket(server, True) as sock, coro.timeout(limit):
-            sock.connect_addr(server)
-            sock.send(data)
-            while True:
-                reply = self._fitting(sock.recv(65535), data, len(mixed))
-                if reply is not None:
-                    return reply
-                self.forged += 1
+        bare = False
+        waited = coro.timeout(limit)
+        try:
+            with self._socket(server, True) as sock, waited:
+                sock.connect_addr(server)
+                sock.send(data)
+                while True:
+                    reply = self._fitting(sock.recv(65535), data, len(mixed))
+                    if reply is not None:
+                        if self._has_cookie(memory, reply):
+                            return reply
+                        bare = True
+                    self.forged += 1
+        except coro.TimeoutError:
+            if not bare or not waited.expired:
+                raise
+        reply = self._over_tcp(server, memory, name, rtype, recurse, limit, dnssec)
+        memory.server_cookie = b""  # it has stopped giving cookies, or others share its address
+        return reply
 
     def _over_tcp(self, server: Address, memory: ServerMemory, name: bytes, rtype: int, *how: Any) -> _wire.Message:
         recurse, limit, dnssec = how
@@ -183,6 +205,17 @@ class Network:
         if reply is None or reply.truncated:
             raise ValueError("a reply over TCP that does not belong to the query, or is truncated")
         return reply
+
+    @staticmethod
+    def _has_cookie(memory: ServerMemory, reply: _wire.Message) -> bool:
+        """Has the reply our cookie, if its server is one that sends them? RFC 7873, section 5.3."""
+        cookie = next((data for number, data in reply.options if number == COOKIE), None)
+        if cookie is None:
+            return not memory.server_cookie
+        if cookie[:8] != memory.client_cookie or not 16 <= len(cookie) <= 40:
+            return False
+        memory.server_cookie = cookie[8:]
+        return True
 
     @staticmethod
     def _fitting(data: bytes, query: bytes, length: int) -> _wire.Message | None:

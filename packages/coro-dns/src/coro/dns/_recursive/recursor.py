@@ -29,8 +29,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import coro
 from coro.dns import _wire
+from coro.dns._dnssec.signatures import Budget, RRset
+from coro.dns._dnssec.validator import Validator
 from coro.dns._recursive.network import Address, BadReply, Network
-from coro.dns._recursive.store import Delegation, Entry, Store
+from coro.dns._recursive.store import Delegation, Entry, Signed, Store
 from coro.dns._wire import below, labels, parent, to_text
 from coro.dns.exceptions import DNS_Lame_Error, DNS_Runaway_Query_Error, DNS_Soft_Error
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Recursor", "Work"]
 
-A, NS, CNAME, SOA, AAAA, DNAME, DS = 1, 2, 5, 6, 28, 39, 43
+A, NS, CNAME, SOA, AAAA, DNAME, DS, RRSIG, NSEC, NSEC3 = 1, 2, 5, 6, 28, 39, 43, 46, 47, 50
 NXDOMAIN, SERVFAIL, REFUSED = 3, 2, 5
 IN = 1
 ROOT = b"\0"
@@ -60,6 +62,7 @@ STALE_MOST = 86400.0  # RFC 8767: one to three days
 STALE_TTL = 30
 PREFETCH_MOST = 500  # renewals stop while so many questions are open
 PREFETCH_SHARE = 10  # a used entry is renewed in the last tenth of its time
+PROOFS_MOST = 8  # sets of NSEC and NSEC3 records of one reply
 MINIMISE_MOST = 10  # RFC 9156, section 2.3: MAX_MINIMISE_COUNT
 
 
@@ -70,6 +73,7 @@ class Answer(NamedTuple):
     answer: list[Record]
     authority: list[Record]
     stale: bool = False
+    authenticated: bool = False
 
     def chosen(self, rtype: int) -> list[tuple[int, bytes]]:
         """TTL and data of the records of a type."""
@@ -79,13 +83,14 @@ class Answer(NamedTuple):
 class Work:
     """What one question has cost."""
 
-    __slots__ = ("deadline", "sent", "stack", "targets")
+    __slots__ = ("budget", "deadline", "sent", "stack", "targets")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.sent = 0
         self.targets = 0
         self.stack: list[bytes] = []
+        self.budget: Budget | None = None
 
     def left(self) -> float:
         """The seconds left."""
@@ -136,7 +141,9 @@ class Recursor:
         minimum_ttl: int = 0,
         accept: Callable[[str], bool] | None = None,
         ipv6: bool = False,
+        anchors: dict[bytes, list[bytes]] | None = None,
     ) -> None:
+        self.validator = Validator(self, anchors) if anchors else None
         self.roots = list(roots)
         self.zones = zones or {}
         self.port = port
@@ -155,13 +162,38 @@ class Recursor:
 
     # -- the question as a whole
 
-    def resolve(self, name: bytes, rtype: int, seconds: float = 10.0, cached: bool = True) -> Answer:
-        """The answer to a question, with all aliases on the way. Raises DNS_Soft_Error if nobody can tell."""
-        return self._resolve(name, rtype, Work(time.monotonic() + seconds), cached, True)
+    def resolve(
+        self,
+        name: bytes,
+        rtype: int,
+        seconds: float = 10.0,
+        cached: bool = True,
+        check: bool = True,
+        dnssec: bool = False,
+    ) -> Answer:
+        """The answer to a question, with all aliases on the way. With `check` it is validated, if there are trust
+        anchors; with `dnssec` signatures and proofs are among the records. Raises DNS_Soft_Error if nobody can tell."""
+        validator = self.validator if check else None
+        return self._resolve(name, rtype, Work(time.monotonic() + seconds), cached, True, validator, dnssec)
 
-    def _resolve(self, name: bytes, rtype: int, work: Work, cached: bool, top: bool) -> Answer:
+    def fetch(self, name: bytes, rtype: int, work: Work) -> _Found:
+        """One step for the validator, from the cache or from the servers."""
+        return self._look(name, rtype) or self._find(name, rtype, work, False)
+
+    def _resolve(
+        self,
+        name: bytes,
+        rtype: int,
+        work: Work,
+        cached: bool,
+        top: bool,
+        validator: Validator | None = None,
+        dnssec: bool = False,
+    ) -> Answer:
         answer: list[Record] = []
+        authority: list[Record] = []
         stale = False
+        secure = validator is not None
         for _ in range(CNAMES_MOST + 1):
             found = self._look(name, rtype) if cached else None
             if found is None:
@@ -169,20 +201,29 @@ class Recursor:
             elif top and found.entry.left(time.monotonic()) < found.entry.ttl // PREFETCH_SHARE:
                 self._prefetch(name, rtype)
             entry, kind, owner, is_stale = found
+            if validator is not None:
+                secure = validator.check(entry, owner, kind, name, work) and secure and not is_stale
             left = STALE_TTL if is_stale else entry.left(time.monotonic())
             stale = stale or is_stale
+            if dnssec and entry.signed is not None:
+                answer += [(owner, RRSIG, IN, left, data) for data in entry.signed.signatures]
+                for one in entry.signed.proof:
+                    authority += [(one.owner, one.rtype, IN, left, data) for data in one.data if one.rtype != SOA]
+                    authority += [(one.owner, RRSIG, IN, left, data) for data in one.signatures]
             if not entry.data:
-                authority = [(entry.soa[0], SOA, IN, left, entry.soa[1])] if entry.soa else []
-                return Answer(NXDOMAIN if entry.hard else 0, answer, authority, stale)
+                if entry.soa:
+                    authority.insert(0, (entry.soa[0], SOA, IN, left, entry.soa[1]))
+                return Answer(NXDOMAIN if entry.hard else 0, answer, authority, stale, secure)
             answer += [(owner, kind, IN, left, data) for data in entry.data]
             if kind == rtype:
-                return Answer(0, answer, [], stale)
+                return Answer(0, answer, authority, stale, secure)
             if kind == CNAME:
                 name = _wire.lower(entry.data[0])
             else:
                 name = self._through_dname(name, owner, _wire.lower(entry.data[0]), answer, left)
                 if not name:
-                    return Answer(6, answer, [], stale)  # YXDOMAIN: the new name would be too long (RFC 6672, 2.2)
+                    # YXDOMAIN: the new name would be too long (RFC 6672, 2.2)
+                    return Answer(6, answer, authority, stale, secure)
         raise DNS_Soft_Error(to_text(name), str(rtype), "", f"more than {CNAMES_MOST} aliases, one for the other")
 
     @staticmethod
@@ -384,7 +425,7 @@ class Recursor:
             if work.left() <= 0:
                 raise DNS_Soft_Error(to_text(name), str(rtype), server[0], "no time is left")
             try:
-                reply = self.network.ask(server, name, rtype, forward, work.left())
+                reply = self.network.ask(server, name, rtype, forward, work.left(), self.validator is not None)
             except BadReply as e:
                 only_lame = False
                 errors.append(f"{server[0]}: {e}")
@@ -465,7 +506,7 @@ class Recursor:
         if soa is not None:
             its = next(r[3] for r in reply.authority if r[1] == SOA and r[0] == soa[0])
             ttl = min(its, int.from_bytes(soa[1][-4:], "big"), NEGATIVE_MOST)  # RFC 2308, section 5
-        entry = Entry(time.monotonic() + ttl, ttl, (), soa, hard)
+        entry = Entry(time.monotonic() + ttl, ttl, (), soa, hard, self._signed(zone, reply, ()))
         if soa is not None:
             self.entries.put(key_of(name, 0 if hard else rtype), entry)
         return _Found(entry, rtype, name)
@@ -498,7 +539,10 @@ class Recursor:
                 break
             if kind in (CNAME, DNAME):
                 unique = unique[:1]
-            entry = Entry(time.monotonic() + ttl, ttl, unique)
+            signatures = tuple(
+                one for one in sets.get((owner, RRSIG), (0, []))[1] if int.from_bytes(one[:2], "big") == kind
+            )
+            entry = Entry(time.monotonic() + ttl, ttl, unique, None, False, self._signed(zone, reply, signatures))
             self.entries.put(key_of(owner, kind), entry)
             first = first or _Found(entry, kind, owner)
             if kind == rtype:
@@ -508,6 +552,23 @@ class Recursor:
             if len(current) > 255 or not (forward or below(current, zone.zone)):
                 break
         return first
+
+    def _signed(self, zone: Delegation, reply: _wire.Message, signatures: tuple[bytes, ...]) -> Signed | None:
+        """The signatures of records, and the proofs that came with them, if anybody validates."""
+        if self.validator is None:
+            return None
+        proofs: dict[tuple[bytes, int], tuple[int, list[bytes], list[bytes]]] = {}
+        for owner, kind, klass, ttl, data in reply.authority:
+            covered = int.from_bytes(data[:2], "big") if kind == RRSIG else kind
+            if klass == IN and covered in (SOA, NSEC, NSEC3) and below(owner, zone.zone):
+                known = proofs.setdefault((owner, covered), (ttl, [], []))
+                (known[2] if kind == RRSIG else known[1]).append(data)
+        kept = [
+            RRset(owner, kind, ttl, tuple(data), tuple(signed))
+            for (owner, kind), (ttl, data, signed) in proofs.items()
+            if data
+        ]
+        return Signed(signatures, tuple(kept[:PROOFS_MOST]))
 
     @staticmethod
     def _dname_above(name: bytes, sets: dict[tuple[bytes, int], tuple[int, list[bytes]]]) -> bytes:

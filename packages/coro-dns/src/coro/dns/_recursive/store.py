@@ -11,17 +11,33 @@ An entry stays after its time: a *stale* one is better than none while the serve
 from __future__ import annotations
 
 import math
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-__all__ = ["Delegation", "Entry", "Store"]
+if TYPE_CHECKING:
+    from coro.dns._dnssec.signatures import RRset
+
+__all__ = ["Delegation", "Entry", "Signed", "Store"]
 
 _E = TypeVar("_E")
+
+
+class Signed:
+    """What DNSSEC has about an entry."""
+
+    __slots__ = ("proof", "secure", "signatures", "until", "wrong")
+
+    def __init__(self, signatures: tuple[bytes, ...], proof: tuple[RRset, ...]) -> None:
+        self.signatures = signatures  # of its records
+        self.proof = proof  # SOA, NSEC and NSEC3 records that came with it, with their signatures
+        self.secure: bool | None = None  # None: not checked yet, or wrong
+        self.wrong = ""  # why, and until when it is not checked again
+        self.until = 0.0
 
 
 class Entry:
     """The records of one name and type, in wire form; none if `soa` says so, or the name does not exist."""
 
-    __slots__ = ("data", "expires", "hard", "soa", "ttl")
+    __slots__ = ("data", "expires", "hard", "signed", "soa", "ttl")
 
     def __init__(
         self,
@@ -30,12 +46,14 @@ class Entry:
         data: tuple[bytes, ...],
         soa: tuple[bytes, bytes] | None = None,
         hard: bool = False,
+        signed: Signed | None = None,
     ) -> None:
         self.expires = expires  # of the monotonic clock
         self.ttl = ttl
         self.data = data
         self.soa = soa  # the owner of the SOA record of a negative answer, and its data
         self.hard = hard  # the name does not exist
+        self.signed = signed  # None if nobody validates
 
     def left(self, now: float) -> int:
         """The seconds that it may still be used: the TTL to hand on."""
