@@ -11,6 +11,7 @@ from dns_support import NET, fakes, in_loop, record, reply
 from server_support import run, running
 
 import coro
+import coro.testing
 from coro.dns import _wire
 from coro.dns._cookies import Cookies
 from coro.dns._prepared import siphash
@@ -172,3 +173,44 @@ def test_resolver_asks_again_after_badcookie():
         message = network.Network().ask((f"{NET}.1", servers.port), _wire.from_text("www.test"), 1, False, 5.0)
         assert message.rcode == 0 and message.answer
         assert got == [8, 24]
+
+
+@in_loop
+def test_a_truncated_reply_among_forged_ones_goes_to_tcp_at_once():
+    """Ignoring what is forged must not swallow the reply that says "ask over TCP"."""
+    stop = coro.event()
+
+    def serve_tcp(listener):
+        try:
+            while True:
+                sock, _ = listener.accept()
+                with sock:
+                    query = _wire.parse(sock.recv_exact(int.from_bytes(sock.recv_exact(2), "big")))
+                    answer = with_cookie(query, cookie_in(query)[:8] + b"s" * 8, [record("www.test", 1, "192.0.2.1")])
+                    sock.send(len(answer).to_bytes(2, "big") + answer)
+        except (OSError, EOFError):
+            stop.set()
+
+    def server(query):
+        forged = reply(query, [record("www.test", 1, "6.6.6.6")])
+        if not with_known:
+            return with_cookie(query, cookie_in(query)[:8] + b"s" * 8, [])
+        truncated = reply(query, flags=0x0200)
+        return [forged, forged[:2] + b"\x80\0", reply(query, ident=query.id ^ 1), truncated]
+
+    with_known = False
+    with fakes({1: server}) as servers, coro.tcp_sock() as listener:
+        listener.bind((f"{NET}.1", servers.port))
+        listener.listen()
+        coro.spawn(serve_tcp, listener)
+        n = network.Network()
+        at = (f"{NET}.1", servers.port)
+        n.ask(at, _wire.from_text("www.test"), 1, False, 5.0)
+        assert n.memory(at).server_cookie == b"s" * 8
+        with_known = True
+        with coro.testing.virtual_clock():  # no time passes, so nothing can wait for its end
+            message = n.ask(at, _wire.from_text("www.test"), 1, False, 5.0)
+        assert [r[4] for r in message.answer] == [b"\xc0\0\2\1"]
+        assert n.forged == 3
+        listener.close()
+        stop.wait()

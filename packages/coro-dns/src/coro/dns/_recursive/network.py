@@ -209,6 +209,8 @@ class Network:
     @staticmethod
     def _has_cookie(memory: ServerMemory, reply: _wire.Message) -> bool:
         """Has the reply our cookie, if its server is one that sends them? RFC 7873, section 5.3."""
+        if reply.truncated:
+            return True  # only its header was read, and all that it can do is to have us ask over TCP
         cookie = next((data for number, data in reply.options if number == COOKIE), None)
         if cookie is None:
             return not memory.server_cookie
