@@ -1,7 +1,7 @@
 """Processor time of the server for each answer while dnsperf asks as fast as it can. Every name was asked before.
 
-nsd has the names in a zone; ours and unbound have them in their caches, unbound from such an nsd. The servers are
-started on free ports of 127.0.0.1; dnsperf, nsd and unbound are Debian packages of these names.
+nsd has the names in a zone; ours, unbound and dnsmasq have them in their caches, from such an nsd. The servers are
+started on free ports of 127.0.0.1; dnsperf, nsd, unbound and dnsmasq (dnsmasq-base) are Debian packages.
 """
 
 from __future__ import annotations
@@ -99,6 +99,16 @@ def unbound(names: int, seconds: int) -> Figures:
             return measured(at, folder, names, seconds, lambda: used([child.pid]))
 
 
+def dnsmasq(names: int, seconds: int) -> Figures:
+    at, root = port(), port()
+    with tempfile.TemporaryDirectory() as folder, running_nsd(folder, names, root):
+        options = ["--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=", "--group="]
+        options += [f"--port={at}", f"--listen-address={HOST}", "--bind-interfaces", f"--pid-file={folder}/pid"]
+        options += [f"--server={HOST}#{root}", "--cache-size=10000", "--dns-forward-max=1000"]
+        with started(["/usr/sbin/dnsmasq", *options]) as child:
+            return measured(at, folder, names, seconds, lambda: used([child.pid]))
+
+
 def coro(names: int, seconds: int) -> Figures:
     import coro
     from coro.dns.cache import dns_cache
@@ -117,4 +127,4 @@ def coro(names: int, seconds: int) -> Figures:
 
 
 if __name__ == "__main__":
-    main({"coro": coro, "unbound": unbound, "nsd": nsd})
+    main({"coro": coro, "unbound": unbound, "dnsmasq": dnsmasq, "nsd": nsd})

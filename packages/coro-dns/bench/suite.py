@@ -22,7 +22,7 @@ CASES = (
         "answers from the cache",
         "answers.py",
         {"names": 1000, "seconds": 4},
-        (Rival("unbound", 2.8), Rival("nsd")),
+        (Rival("unbound", 2.8), Rival("dnsmasq", 2.0), Rival("nsd")),
     ),
     Case(
         "dns",
