@@ -18,6 +18,8 @@ from coro.dns._dnssec import signatures
 from coro.dns._dnssec.denial import INSECURE, PROVEN, Denial
 from coro.dns._dnssec.signatures import Budget, Key, RRset, Spent, check, digest_matches, signed_data
 from coro.dns._dnssec.validator import anchors_of
+from coro.dns._recursive import recursor
+from coro.dns._recursive.store import Entry, Signed
 from coro.dns.cache import dns_cache, root_anchors
 from coro.dns.packet import TYPE, rdata_from_text
 
@@ -202,6 +204,19 @@ def test_proofs_with_nsec():
     assert not Denial(ZONE, [nsec("d.test", "z.test. DNAME"), apex], Budget()).no_name(name("x.d.test"))
     # the last one leads back to the apex
     assert Denial(ZONE, [nsec("z.test", "test. A"), apex], Budget()).no_name(name("zz.test")) == PROVEN
+
+
+@in_loop
+def test_what_is_proven_of_a_name_below_is_no_proof_of_a_name():
+    """NXDOMAIN for a name that exists, with the record that shows that nothing is below it."""
+    cache = dns_cache(trust_anchors=root_anchors)
+    entry = Entry(time.monotonic() + 100, 100, (), None, True, Signed((), (nsec("a.test", "z.test. A"),)))
+    cache._recursor.entries.put(recursor.key_of(name("a.test"), 0), entry)
+    found = cache._recursor._look(name("x.a.test"), 1)
+    assert found.entry is entry and found.owner == name("a.test")
+    proofs = [nsec("a.test", "z.test. A"), nsec("test", "a.test. NS SOA")]
+    assert Denial(ZONE, proofs, Budget()).no_name(name("x.a.test")) == PROVEN
+    assert not Denial(ZONE, proofs, Budget()).no_name(found.owner)
 
 
 def test_anchors():

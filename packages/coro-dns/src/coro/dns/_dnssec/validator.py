@@ -209,12 +209,13 @@ class Validator:
                 return _Zone(expires, True, ())
             its, until = self._zone_keys(name, list(entry.data), work, budget)
             return _Zone(min(expires, until), True, its)
-        shown = self._denied(entry, signed, name, DS, zone, keys, budget)
+        denial = Denial(zone, self._proofs(signed, zone, keys, budget, entry), budget)
+        shown = denial.no_name(name) if entry.hard else denial.no_data(name, DS)
         if not shown:
             raise _Bogus(f"the proof of {to_text(zone)} does not show that {to_text(name)} has no DS records")
         if shown == INSECURE:
             return _Zone(expires, True, ())
-        types = None if entry.hard else Denial(zone, signed.proof, budget).types_at(name)
+        types = None if entry.hard else denial.types_at(name)
         return _Zone(expires, types is not None and NS in types and SOA not in types, ())
 
     def _zone_keys(self, zone: bytes, all_ds: list[bytes], work: Work, budget: Budget) -> tuple[tuple[Key, ...], float]:

@@ -253,7 +253,9 @@ class Recursor:
             if entry is not None and entry.expires >= now:
                 self.hits += 1
                 self.negative_hits += 1
-                return _Found(entry, rtype, name)  # nothing is below a name that does not exist (RFC 8020)
+                # Nothing is below a name that does not exist (RFC 8020). That name has to be proven not to exist: with
+                # a proof about one below it, a name that exists could vanish.
+                return _Found(entry, rtype, above)
             if len(above) == 1:
                 break
             above = parent(above)
