@@ -85,6 +85,7 @@ def test_arguments_and_errors_are_those_of_the_original():
                     assert condition.wait(timeout=0.001) is False
                     fails(TypeError, condition.wait, "1")
                     fails(OverflowError, condition.wait, 1e20)
+                    fails(ValueError, condition.wait, float("nan"))
                     condition.notify()
                     condition.notify(n=10 ** 6)
                     assert not condition._waiters

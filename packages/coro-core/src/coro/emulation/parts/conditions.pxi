@@ -95,7 +95,7 @@ cdef bint wait_for_notification(Lock waiter, timeout) except -1:
         else:
             waiter.take()
         return True
-    if not timeout > 0:
+    if timeout <= 0:                       # not so NaN, which is an error
         return waiter.acquire(False)
     seconds = checked_timeout(True, timeout)
     if not waiter.taken:
