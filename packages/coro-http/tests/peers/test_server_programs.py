@@ -1,7 +1,8 @@
-"""The server before real clients: curl, wget and aiohttp, and nginx and HAProxy as proxies in front."""
+"""The server before real clients: curl, wget and aiohttp, and nginx, HAProxy, Caddy and Apache as proxies in front."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -163,6 +164,82 @@ def test_behind_haproxy(how: str, tmp_path: Path) -> None:
                 b"127.0.0.9 http" if how else b"127.0.0.9 https"
             )
             assert server.statistics()["errors"] == 0
+        finally:
+            coro.in_thread(proxy.__exit__, None, None, None)
+
+
+class Caddy(Server):
+    """Caddy in front of a server on another port."""
+
+    name = "caddy"
+
+    def __init__(self, behind: int) -> None:
+        self._behind = behind
+        super().__init__()
+
+    def find(self) -> None:
+        self._caddy = find_program("caddy", "caddy")
+
+    def environment(self) -> dict[str, str]:
+        # It keeps a copy of its settings below the home folder.
+        return os.environ | dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(self.folder))
+
+    def command(self) -> list[str]:
+        (self.folder / "Caddyfile").write_text(
+            "{\n admin off\n auto_https off\n}\n"
+            f"http://127.0.0.1:{self.port} {{\n bind 127.0.0.1\n"
+            f" reverse_proxy 127.0.0.1:{self._behind} {{\n  header_up X-Forwarded-Proto https\n }}\n}}\n"
+        )
+        return [self._caddy, "run", "--adapter", "caddyfile", "--config", str(self.folder / "Caddyfile")]
+
+
+class Apache(Server):
+    """Apache in front of a server on another port."""
+
+    name = "apache"
+
+    def __init__(self, behind: int) -> None:
+        self._behind = behind
+        super().__init__()
+
+    def find(self) -> None:
+        self._apache = find_program("apache2", "apache2-bin")
+
+    def command(self) -> list[str]:
+        modules = Path("/usr/lib/apache2/modules")
+        names = ("mpm_event", "authz_core", "headers", "proxy", "proxy_http")
+        (self.folder / "apache.conf").write_text(
+            "".join(f"LoadModule {name}_module {modules}/mod_{name}.so\n" for name in names)
+            + f"ServerRoot {self.folder}\nDefaultRuntimeDir {self.folder}\nPidFile {self.folder}/pid\n"
+            f"ServerName localhost\nListen 127.0.0.1:{self.port}\nErrorLog /dev/stderr\n"
+            "RequestHeader set X-Forwarded-Proto https\n"
+            f"ProxyPass / http://127.0.0.1:{self._behind}/\n"
+        )
+        return [self._apache, "-D", "FOREGROUND", "-f", str(self.folder / "apache.conf")]
+
+
+@in_loop
+@pytest.mark.parametrize("kind", [Caddy, Apache])
+def test_behind_others(kind: type[Caddy] | type[Apache], tmp_path: Path) -> None:
+    curl = (find_program("curl", "curl"), "-sS", "--fail", "--noproxy", "*")
+    with serving(make_app(tmp_path), trusted_proxies=["127.0.0.1"]) as server:
+        proxy = kind(server.port)
+        coro.in_thread(proxy.__enter__)
+        try:
+            url = f"http://127.0.0.1:{proxy.port}"
+            for path in ("/stream", "/text", "/files/file.txt"):
+                assert run(*curl, url + path, url + path) == TEXT * 2
+            file = str(tmp_path / "file.txt")
+            assert run(*curl, "--compressed", url + "/text") == TEXT
+            assert run(*curl, "-r", "5-9", url + "/files/file.txt") == TEXT[5:10]
+            assert run(*curl, "-I", url + "/text").startswith(b"HTTP/1.1 200 OK\r\n")
+            for more in ((), ("-H", "Transfer-Encoding: chunked"), ("-H", "Expect: 100-continue")):
+                assert run(*curl, *more, "-T", file, url + "/length").startswith(b"%d " % len(TEXT))
+            assert run(*curl, "-F", "a=1", "-F", f"f=@{file}", url + "/form") == b"1 file.txt %d" % len(TEXT)
+            assert run(*curl, "--interface", "127.0.0.9", url + "/who") == b"127.0.0.9 https"
+            assert server.statistics()["errors"] == 0
+            # they keep their connections
+            assert server.statistics()["requests"] > server.statistics()["connections"]
         finally:
             coro.in_thread(proxy.__exit__, None, None, None)
 
