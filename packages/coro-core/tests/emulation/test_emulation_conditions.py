@@ -195,6 +195,30 @@ def test_whoever_is_interrupted_has_the_lock_when_it_hears_of_it():
     """)
 
 
+def test_one_who_is_told_to_end_releases_nobody_elses_lock():
+    emulated("""
+        import threading
+
+        def main():
+            condition = threading.Condition(threading.Lock())
+
+            def wait():
+                with condition:
+                    condition.wait()
+
+            thread = coro.spawn(wait)
+            while not condition._waiters:
+                coro.yield_slice()
+            with condition:
+                thread.shutdown()
+                for _ in range(3):
+                    coro.yield_slice()
+                assert condition._lock.locked() and not thread.dead
+            thread.join()
+            assert condition.acquire(False)
+    """)
+
+
 def test_the_end_of_the_loop_ends_who_waits():
     emulated("""
         import threading

@@ -51,14 +51,21 @@ cdef int enter(Guard lock) except -1:
 
 cdef int enter_again(Guard lock, unsigned long long owner, Py_ssize_t count) except -1:
     """At the end of a wait the lock is taken whatever happens, because whoever waited releases it: an interruption
-    meanwhile is raised when it is. Not when there is no waiting any more."""
+    meanwhile is raised when it is. Not when there is no waiting any more, and not for one who is told to end again and
+    again: a loop that ends does not wait for ever."""
+    cdef int told_to_end = 0
     interruption = None
     while lock.taken:
         try:
             lock.wait(-1)
             break
-        except (Shutdown, MemoryError, NoSwitchError, YieldFromMain):
+        except (MemoryError, NoSwitchError, YieldFromMain):
             raise
+        except Shutdown as exc:
+            told_to_end += 1
+            if told_to_end == 3:
+                raise
+            interruption = exc
         except BaseException as exc:
             interruption = exc
     else:
