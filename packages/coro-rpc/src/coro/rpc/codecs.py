@@ -14,9 +14,11 @@ signature says who wrote it, not that he means well).
 
 from __future__ import annotations
 
+import enum
 import io
 import json
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -187,6 +189,9 @@ class _Pickler(pickle.Pickler):
                 f"expected plain values and instances of registered classes, got {_short(obj)}; register its class on "
                 "both sides: Pickle(classes=[...])"
             )
+        if sys.version_info < (3, 12) and isinstance(obj, enum.Enum):
+            # Early versions of 3.11 ask for getattr() on the other side, which finds any attribute of anything.
+            return type(obj), (obj.value,)
         return NotImplemented
 
 
