@@ -14,7 +14,14 @@ def sleep(seconds, /):
         native_sleep(seconds)
         return
     if not isinstance(seconds, float):
-        seconds = index_of(seconds)
+        try:
+            seconds = index_of(seconds)
+        except TypeError:
+            if hasattr(seconds, "__index__"):
+                raise
+            raise TypeError(
+                f"'{type(seconds).__name__}' object cannot be interpreted as an integer or float"
+            ) from None
     if seconds != seconds:
         raise ValueError("Invalid value NaN (not a number)")
     if seconds >= LONGEST:
