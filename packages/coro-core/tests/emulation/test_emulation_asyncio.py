@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 
 import pytest
 from emulation_support import emulated
+
+LIMIT = 60  # seconds, for a hang only
 
 
 def test_each_thread_has_a_loop_of_its_own():
@@ -141,3 +145,89 @@ def test_anyio(backend):
                 thread.join()
             print(sorted(log))
     """) == ["[0, 0, 0, 1, 1, 1, 2, 2, 2]"]
+
+
+def test_a_service_of_asyncio_with_clients_ends_in_order():
+    """Told by SIGTERM, which it handles, and by SIGINT, which asyncio.run() makes a cancelled task of."""
+    assert emulated("""
+        import asyncio, os, signal, socket, threading
+
+        async def talk(reader, writer):
+            while line := await reader.readline():
+                writer.write(line.upper())
+                await writer.drain()
+            writer.close()
+
+        async def service(ready, stop):
+            server = await asyncio.start_server(talk, "127.0.0.1", 0)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+            ready.append(server.sockets[0].getsockname()[1])
+            try:
+                await stop.wait()
+                print("told")
+            except asyncio.CancelledError:
+                print("cancelled")
+                raise
+            finally:
+                server.close()
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+
+        def client(ready, answers, signum):
+            while not ready:
+                coro.yield_slice()
+            with socket.create_connection(("127.0.0.1", ready[0])) as connection, connection.makefile("rwb") as file:
+                for _ in range(3):
+                    file.write(b"hello\\n")
+                    file.flush()
+                    answers.append(file.readline())
+            os.kill(os.getpid(), signum)
+
+        def main():
+            for signum in (signal.SIGTERM, signal.SIGINT):
+                ready, answers = [], []
+                thread = threading.Thread(target=client, args=(ready, answers, signum))
+                thread.start()
+                try:
+                    asyncio.run(service(ready, asyncio.Event()))
+                except KeyboardInterrupt:
+                    print("interrupted")
+                thread.join()
+                assert answers == [b"HELLO\\n"] * 3
+    """) == ["told", "cancelled", "interrupted"]
+
+
+@pytest.mark.slow
+def test_a_service_in_a_child_process_is_told_to_end(tmp_path):
+    path = tmp_path / "service.py"
+    path.write_text(f"""
+import asyncio, multiprocessing, os, signal, sys
+import coro
+coro.install_thread_emulation()
+
+async def service(ready):
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    ready.set()
+    await stop.wait()
+
+def child(ready):
+    asyncio.run(service(ready))
+    os._exit(7)
+
+def main():
+    for method in multiprocessing.get_all_start_methods():
+        context = multiprocessing.get_context(method)
+        ready = context.Event()
+        process = context.Process(target=child, args=(ready,))
+        process.start()
+        assert ready.wait({LIMIT})
+        process.terminate()
+        process.join({LIMIT})
+        print(method, process.exitcode)
+
+if __name__ == "__main__":
+    coro.run(main)
+""")
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=4 * LIMIT, check=False)
+    assert not done.returncode, done.stderr
+    assert {line.split()[1] for line in done.stdout.splitlines()} == {"7"}, done.stdout + done.stderr
