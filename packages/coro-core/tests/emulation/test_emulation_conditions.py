@@ -30,6 +30,9 @@ def test_the_locks_and_methods_of_others_are_respected():
             def release(self):
                 self.lock.release()
 
+            def locked(self):  # asked for since 3.14
+                return self.lock.locked()
+
             def __enter__(self):
                 print("enter")
                 return self.acquire()
