@@ -128,3 +128,36 @@ def test_the_certificate_is_compared_with_the_address(authority):
 def test_verification_is_up_to_the_context():
     with pytest.raises(ValueError, match="up to the context"):
         sock(new_ctx(), verify=False)
+
+
+@in_loop
+def test_nothing_bypasses_tls(contexts):
+    """Methods of the socket below that move data are not to be reached: they would send in the clear."""
+    server, client = contexts
+    here, there = coro.socketpair()
+    harmless = {"bind", "detach", "domain", "family", "fd", "fileno", "get_fileno", "getpeername", "getsockname"}
+    harmless |= {"getsockopt", "listen", "orig_fd", "set_reuse_addr", "setsockopt", "stype", "type", "wait_for_write"}
+    below = {name for name in dir(coro.sock) if not name.startswith("_")}
+    with sock(client, here.detach(), server_hostname="localhost") as upper, sock(server, there.detach()) as lower:
+        for handshake_done in (False, True):
+            for name in below - set(dir(sock)):
+                assert hasattr(upper, name) == (name in harmless), (name, handshake_done)
+            if not handshake_done:
+                thread = coro.spawn(lower.ssl_accept)
+                upper.ssl_connect()
+                thread.get()
+        for name in ("sendfile", "sendmsg", "dup"):
+            with pytest.raises(AttributeError, match="bypass TLS"):
+                getattr(upper, name)
+        upper.send(b"hello")
+        assert lower.wait_for_read() == 5
+        assert lower.recv(10) == b"hello"
+
+
+@in_loop
+def test_a_listening_socket_is_waited_for(contexts):
+    server, _ = contexts
+    with listening(server) as listener:
+        thread = coro.spawn(listener.wait_for_read)
+        with coro.connect(listener.getsockname()):
+            thread.get()

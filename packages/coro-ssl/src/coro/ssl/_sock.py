@@ -25,6 +25,17 @@ __all__ = ["sock"]
 
 _Buffer = bytes | bytearray | memoryview
 
+#: What a user may do with the socket below, because no byte of the connection passes through it.
+_PASSED_ON = frozenset(
+    "bind detach domain family fd fileno get_fileno getpeername getsockname getsockopt listen orig_fd set_reuse_addr "
+    "setsockopt stype type wait_for_write".split()
+)
+#: What would send in the clear on a connection of TLS, or receive what is not decrypted.
+_MOVES_DATA = frozenset(
+    "accept_many connect_addr dup makefile recv_fds recvfrom_into recvmmsg recvmsg recvmsg_into send_fds sendfile "
+    "sendmmsg sendmsg".split()
+)
+
 
 class sock:
     """A TCP socket with TLS.
@@ -139,6 +150,12 @@ class sock:
         """Receive exactly ``nbytes`` bytes; ``EOFError(partial)`` if the peer ends before."""
         return self._stream().recv_exact(nbytes)
 
+    def wait_for_read(self) -> int:
+        """Wait until there is something to receive, see TLSStream. Of a listening socket: until somebody connects."""
+        if self.ssl is None and self._server is None:
+            return int(self._below.wait_for_read())
+        return self._stream().wait_for_read()
+
     def readv(self, size_list: Iterable[int]) -> tuple[bytes, ...]:
         """NotImplementedError, as ever; TLSStream has it. ``size_list`` is not looked at."""
         raise NotImplementedError("coro.ssl.sock has no readv(): use the attribute ssl, which has")
@@ -209,8 +226,12 @@ class sock:
         return self._stream().getpeercert(binary_form)
 
     def __getattr__(self, name: str) -> Any:
-        # bind, listen, getsockname, getpeername, setsockopt, fileno and others of the socket below
-        if name.startswith("_"):
+        if name in _MOVES_DATA:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}: what it moves would bypass TLS, so use "
+                f"send() and recv(), or the attribute ssl"
+            )
+        if name.startswith("_") or name not in _PASSED_ON:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._below, name)
 
