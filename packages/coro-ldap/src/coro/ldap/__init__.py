@@ -12,6 +12,7 @@
     url         LDAP URLs
     ldif        entries and changes as text
     ad          the forms of Active Directory
+    schema      what a server knows of attributes and object classes
 
 This file holds names only.
 """
@@ -21,7 +22,7 @@ from __future__ import annotations
 from coro.ldap._core import explained as _explained
 
 with _explained():
-    from coro.ldap import ad, client, controls, filters, ldif, protocol, query, sasl, url
+    from coro.ldap import ad, client, controls, filters, ldif, protocol, query, sasl, schema, url
     from coro.ldap.client import Client, Referrals
     from coro.ldap.dn import DN, escape_dn_value
     from coro.ldap.exceptions import (
@@ -82,5 +83,6 @@ __all__ = [
     "protocol",
     "query",
     "sasl",
+    "schema",
     "url",
 ]
