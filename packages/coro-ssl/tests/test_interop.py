@@ -140,6 +140,71 @@ def test_gnutls_cli(backend, version):
 
 
 @pytest.mark.parametrize("backend", tls_peers.BACKENDS)
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+@in_loop
+def test_gnutls_cli_with_a_certificate_a_name_and_a_second_connection(backend, version):
+    gnutls = tls_peers.gnutls_cli()
+    folder = tls_peers.folder()
+    context = tls_peers.server(backend, more=(("other.example",),), client_auth="required")
+    with tls_peers.echo_server(context) as echo:
+        done = tls_peers.run_program(
+            gnutls, "--x509cafile", files()[0], "--port", str(echo.port), "--sni-hostname", "other.example",
+            "--verify-hostname", "other.example", "--x509certfile", str(folder / "client.pem"), "--x509keyfile",
+            str(folder / "client.key"), "--priority", f"NORMAL:-VERS-ALL:+VERS-TLS{version}", "--resume",
+            "--waitresumption", "127.0.0.1", data=b"Hello there\n",
+        )  # fmt: skip
+        assert b"This is a resumed session" in done.stdout, done.stdout
+        assert b"Hello there" in done.stdout, done.stdout
+        assert echo.streams[0].getpeercert(True) is not None
+    assert context.statistics().resumed == 1
+
+
+@pytest.mark.parametrize("backend", tls_peers.BACKENDS)
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+@in_loop
+def test_gnutls_cli_receives_what_is_sent_behind_its_end(backend, version):
+    """Half-close: it says close_notify at the end of its input, and goes on reading."""
+    gnutls = tls_peers.gnutls_cli()
+    context = tls_peers.server(backend)
+
+    def handle(conn, address):
+        with context.accept(conn) as stream:
+            received = b""
+            while data := stream.recv(1000):
+                received += data
+            stream.sendall(b"%d bytes have come, and then the end" % len(received))
+
+    with coro.Server(handle, ("127.0.0.1", 0)) as running:
+        done = tls_peers.run_program(
+            gnutls, "--x509cafile", files()[0], "--port", str(running.addresses[0][1]), "--verify-hostname",
+            "localhost", "--priority", f"NORMAL:-VERS-ALL:+VERS-TLS{version}", "127.0.0.1", data=b"x" * 5000,
+        )  # fmt: skip
+    assert b"5000 bytes have come, and then the end" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("backend", tls_peers.BACKENDS)
+@pytest.mark.parametrize("version", VERSIONS)
+@in_loop
+def test_a_killed_openssl_s_client_is_a_truncated_stream(backend, version):
+    command = [
+        tls_peers.openssl(), "s_client", "-CAfile", files()[0], f"-tls{VERSIONS[version]}", "-quiet", "-connect",
+    ]  # fmt: skip
+
+    def talk(port):
+        with subprocess.Popen(
+            [*command, f"127.0.0.1:{port}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as child:
+            child.stdin.write(b"Hello there\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == b"Hello there\n"
+            child.kill()
+
+    with tls_peers.echo_server(tls_peers.server(backend)) as echo:
+        coro.in_thread(talk, echo.port)
+        assert type(echo.ended.pop()) is TruncatedError
+
+
+@pytest.mark.parametrize("backend", tls_peers.BACKENDS)
 @in_loop
 def test_curl(backend):
     curl = find_program("curl", "curl")
