@@ -311,6 +311,34 @@ def test_gnutls_serv(backend):
 
 
 @pytest.mark.parametrize("backend", tls_peers.BACKENDS)
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+@in_loop
+def test_gnutls_serv_that_wants_a_certificate(backend, version):
+    gnutls = find_program("gnutls-serv", "gnutls-bin")
+    ca, cert, key = files()
+    port = free_port()
+    with program(
+        gnutls, "--echo", "--port", str(port), "--x509certfile", cert, "--x509keyfile", key, "--x509cafile", ca,
+        "--require-client-cert", "--verify-client-cert", "--alpn", "x", "--priority",
+        f"NORMAL:-VERS-ALL:+VERS-TLS{version}", "-q", port=port,
+    ):  # fmt: skip
+        context = tls_peers.client(backend, alpn=("y", "x"), with_certificate=True)
+        for turn in range(2):
+            with context.wrap(coro.connect(("127.0.0.1", port)), server_hostname="localhost") as conn:
+                assert conn.version() == f"TLSv{version}" and conn.selected_alpn_protocol() == "x"
+                conn.send(b"Hello there\n")
+                assert conn.recv_exact(12) == b"Hello there\n"
+                assert conn.session_reused is bool(turn)
+        plain = tls_peers.client(backend)
+
+        def without():
+            with plain.wrap(coro.connect(("127.0.0.1", port)), server_hostname="localhost") as conn:
+                conn.recv(1)
+
+        assert isinstance(outcome(without), (HandshakeError, ProtocolError))
+
+
+@pytest.mark.parametrize("backend", tls_peers.BACKENDS)
 @in_loop
 def test_stunnel_as_a_front_with_starttls(backend, tmp_path):
     """stunnel speaks SMTP's STARTTLS on its TLS side; the plain server behind it is ours."""
