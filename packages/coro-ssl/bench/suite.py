@@ -41,6 +41,7 @@ def _echo(connections: int) -> Case:
             Rival("uvloop-tuned", 1.1),
             Rival("gevent"),
             Rival("asyncio-tuned"),
+            Rival("uvloop-protocol"),
         ),
         {"connections": connections, "size": 1024, "requests": 40_000},
     )

@@ -367,6 +367,38 @@ class TestContextAndConnection:
                 b.read(1)
             assert a.shutdown() == 0 and b.read(1) == b"" and b.shutdown() == 1
 
+    def test_settings_of_one_connection(self, key: openssl.pkey) -> None:
+        """They leave the context, and its other connections, alone."""
+        import socket
+
+        one = testing.CA().issue("localhost")
+        server, client = openssl.ssl_ctx(), openssl.ssl_ctx()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        with ours, theirs:
+            a, b = client.ssl(), server.ssl()
+            a.set_fd(ours.fileno())
+            b.set_fd(theirs.fileno())
+            with pytest.raises(openssl.Error, match="no certificate"):
+                b.check_key()
+            b.use_cert(one.cert)
+            b.use_key(key)
+            with pytest.raises(openssl.Error, match="not that of"):
+                b.check_key()
+            b.use_key(one.key)
+            b.check_key()
+            b.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305")
+            assert b.set_options(openssl.SSL_OP.SINGLE_DH_USE) == b.get_options() == openssl.SSL_OP.SINGLE_DH_USE
+            a.set_verify(openssl.SSL_VERIFY.NONE)
+            a.set_options(0x20000000)  # no TLS 1.3; Python warns of such options
+            _alternate(a.connect, b.accept)
+            assert a.get_cipher() == "ECDHE-ECDSA-CHACHA20-POLY1305"
+            assert a.get_peer_cert() == one.cert
+            with pytest.raises(openssl.Error, match="has begun"):
+                a.set_verify(openssl.SSL_VERIFY.PEER)
+        assert server.cert is None and server.get_options() == client.get_options() == 0
+
     def test_what_is_not_trusted_is_refused(self) -> None:
         import socket
 

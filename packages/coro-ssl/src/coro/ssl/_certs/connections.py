@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl as _ssl
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -126,6 +127,13 @@ class ssl_ctx:
         """A new connection."""
         return ssl(self)
 
+    def _copy(self) -> ssl_ctx:
+        made = ssl_ctx()
+        vars(made).update(vars(self))
+        made._places = list(self._places)
+        made._made = {}
+        return made
+
     def _context(self, server_side: bool) -> _ssl.SSLContext:
         if server_side not in self._made:
             self._made[server_side] = self._make(server_side)
@@ -136,7 +144,9 @@ class ssl_ctx:
         context.minimum_version = _ssl.TLSVersion.TLSv1_2
         context.check_hostname = False  # the classic interface has no place for a name
         with told("cannot make the context"):
-            context.options |= self._options | _ssl.OP_NO_COMPRESSION | getattr(_ssl, "OP_NO_RENEGOTIATION", 0)
+            with warnings.catch_warnings():  # of options that forbid versions, which the classic interface has
+                warnings.simplefilter("ignore", DeprecationWarning)
+                context.options |= self._options | _ssl.OP_NO_COMPRESSION | getattr(_ssl, "OP_NO_RENEGOTIATION", 0)
             if self._ciphers:
                 context.set_ciphers(self._ciphers)
             if self._protocols:
@@ -170,11 +180,53 @@ class ssl:
 
     def __init__(self, ctx: ssl_ctx) -> None:
         self._ctx = ctx
+        self._alone = False  # `_ctx` is a copy that belongs to this connection
         self._fd = -1
         self._server_side: bool | None = None
         self._engine: OpenSSL | None = None
         self._unsent = b""
         self._verified: tuple[int, str] = (0, "ok")
+
+    def _own(self) -> ssl_ctx:
+        """The settings of this connection, which from now on are no longer those of its context."""
+        if self._engine is not None:
+            raise Error(0, "the handshake has begun: set this before")
+        if not self._alone:
+            self._ctx, self._alone = self._ctx._copy(), True
+        return self._ctx
+
+    def use_cert(self, cert: x509, chain: Iterable[x509] = ()) -> None:
+        """Show this certificate, and those of ``chain``, on this connection. This and the settings below are those of
+        ``ssl_ctx`` for one connection, and raise what they raise there; Error when the handshake has begun."""
+        self._own().use_cert(cert, chain)
+
+    def use_key(self, key: pkey) -> None:
+        """The private ``key`` of the certificate."""
+        self._own().use_key(key)
+
+    def check_key(self) -> None:
+        """Raises Error unless the key is that of the certificate."""
+        self._ctx.check_key()
+
+    def set_ciphers(self, ciphers: str) -> None:
+        """The ``ciphers`` for TLS 1.2, in OpenSSL's notation."""
+        self._own().set_ciphers(ciphers)
+
+    def set_tmp_dh(self, dh: dh_param) -> None:
+        """Parameters ``dh`` for the classic Diffie-Hellman exchange."""
+        self._own().set_tmp_dh(dh)
+
+    def set_verify(self, mode: int) -> None:
+        """How the peer is verified: ``mode`` of ``SSL_VERIFY``."""
+        self._own().set_verify(mode)
+
+    def get_options(self) -> int:
+        """The options of this connection."""
+        return self._ctx.get_options()
+
+    def set_options(self, options: int) -> int:
+        """Add ``options`` of ``SSL_OP``; returns all that are set."""
+        return self._own().set_options(options)
 
     def set_fd(self, fd: int) -> None:
         """The descriptor to work on."""
