@@ -1,16 +1,19 @@
-"""The codec beside h11 and httptools (llhttp), on messages that are made and damaged by a seed.
+"""The codec beside h11, httptools (llhttp) and aiohttp, on messages that are made and damaged by a seed.
 
 We accept nothing that h11 rejects, but for the rows of ACCEPTED; what is accepted by both is understood alike.
 httptools is more lenient than either; where it accepts what we accept, it understands the same.
+What aiohttp refuses and we accept has a table, too.
 
 CORO_HTTP_MESSAGES is how many messages there are, CORO_HTTP_SEED where they begin.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import h1_support
@@ -29,6 +32,16 @@ ACCEPTED: list[tuple[re.Pattern[bytes], str]] = [
     (re.compile(rb"(?s)\r\n\r\n\r\n"), "the same, between two requests on one connection"),
     (re.compile(rb"HTTP/1\.[2-9]"), "RFC 9110 2.5: a higher minor version is read as the highest that is known"),
     (re.compile(rb"(?is)HTTP/1\.0\r\n.*keep-alive"), "RFC 9112 C.2.2: h11 ends each connection of HTTP/1.0"),
+]
+
+#: What we accept and aiohttp refuses: its error, and why we do.
+ACCEPTED_BESIDE_AIOHTTP: list[tuple[re.Pattern[str], str]] = [
+    (re.compile("Invalid method encountered"), "RFC 9110 16.1: methods are extensible; llhttp knows a list of them"),
+    (re.compile(r"message='\*'"), "RFC 9112 3.2.4: whether `*` goes with a method is for the program to say"),
+    (re.compile("Data after `Connection: close`"), "RFC 9112 9.6: what follows the last request is left unread"),
+    (re.compile("Duplicate '"), "RFC 9110 5.3: a field that is said twice frames nothing here; a program sees both"),
+    (re.compile("Unexpected char in url"), "targets are the program's; h11 takes any without blanks, too"),
+    (re.compile("Invalid character in chunk extensions"), "RFC 9112 7.1.1: extensions are skipped; h11 does, too"),
 ]
 
 
@@ -152,6 +165,49 @@ def test_requests_beside_httptools() -> None:
             continue
         for mine, other in zip(ours, collected.messages, strict=False):
             assert (mine[0], mine[1], mine[3]) == other, (SEED, number, data)
+            both += 1
+    assert both > MESSAGES // 20
+
+
+@pytest.fixture
+def parsers() -> Iterator[tuple[Any, Any, Any]]:
+    """A parser of requests for each call, its protocol, and its error."""
+    pytest.importorskip("aiohttp")  # (there is none for 3.15, where a soak may run this)
+    from aiohttp import base_protocol, http_exceptions, http_parser
+
+    loop = asyncio.new_event_loop()
+    try:
+        yield (
+            lambda: http_parser.HttpRequestParser(
+                base_protocol.BaseProtocol(loop), loop, 2**16, max_line_size=8190, max_field_size=8190
+            ),
+            http_exceptions.BadHttpMessage,
+            http_exceptions.PayloadEncodingError,
+        )
+    finally:
+        loop.close()
+
+
+@pytest.mark.slow
+def test_requests_beside_aiohttp(parsers: Any) -> None:
+    make, bad_message, bad_payload = parsers
+    both = 0
+    for number, data, pieces in messages(h1_support.request, MESSAGES):
+        ours, _ = h1_support.server_messages(pieces)
+        try:
+            theirs, _, _ = make().feed_data(data)
+        except (bad_message, bad_payload) as e:
+            assert not ours or any(row.search(repr(e)) for row, _ in ACCEPTED_BESIDE_AIOHTTP), (SEED, number, data, e)
+            continue
+        assert len(ours) <= len(theirs), (SEED, number, data)
+        for mine, (head, body) in zip(ours, theirs, strict=False):
+            line = head.method.encode(), head.path.encode("utf-8", "surrogateescape")
+            assert mine[:2] == line, (SEED, number, data)
+            fields = [(name.lower(), value) for name, value in head.raw_headers]
+            # (aiohttp adds the trailers of a message to the head of the next)
+            assert mine[2] == fields[len(fields) - len(mine[2]) :], (SEED, number, data)
+            content = b"".join(getattr(body, "_buffer", ()))
+            assert mine[3] == content, (SEED, number, data)
             both += 1
     assert both > MESSAGES // 20
 
