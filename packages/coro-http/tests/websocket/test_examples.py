@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import client_tls
 import pytest
 from http_support import serving
 from real_programs import missing
 
 import coro
+from coro import testing
 from coro.http import websocket
+from coro.http.client import Client, DigestAuth
 from coro.testing import coro_test
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "docs" / "examples" / "http"
@@ -83,6 +87,87 @@ def test_sketch(tmp_path):
     assert json.loads((tmp_path / "drawings.json").read_text())[0] == [[1, 2, 3, 4], [3, 4, 5, 9999]]
 
 
+@coro_test
+def test_field():
+    field = example("field")
+    with testing.virtual_clock(autojump=True):
+        field.world = world = field.World(200, 30, seed=1)
+        before = {thing: (thing.x, thing.y) for thing in world.wanderers}
+        threads = world.start()
+        for _ in range(5):
+            coro.sleep(1)
+            boxes = [thing for thing in world.tree.within(0, 0, field.SIZE, field.SIZE) if not thing.round]
+            assert world.tree.count == 230 and len(boxes) == 200
+            assert not any(world.blocked(thing.x, thing.y, 16, 16) for thing in world.wanderers)
+        assert sum(before[thing] != (thing.x, thing.y) for thing in world.wanderers) > 10
+        for thread in threads:
+            thread.shutdown()
+            thread.join()
+    everything = list(world.tree.within(0, 0, field.SIZE, field.SIZE))
+    for x, y in ((0, 0), (1000, 3000), (field.SIZE - 1024, 0)):
+        seen = world.picture(x, y).split("|")
+        assert seen[0] == "F" and sorted(seen[1:]) == sorted(str(t) for t in everything if t.meets(x, y, 1024, 1024))
+    with serving(field.app) as server, connect(server, "field") as one, connect(server, "field") as two:
+        assert one.receive() == world.picture(0, 0)
+        two.send("V,1000,99999")
+        while two.receive() != world.picture(1000, field.SIZE - 1024):
+            pass
+        assert one.receive() != world.picture(1000, field.SIZE - 1024)
+
+
+@coro_test
+def test_term(tmp_path):
+    term = example("term")
+    term.users["admin"] = "secret"
+    trusted = client_tls.client_context()
+    with serving(term.app, tls=client_tls.server_context(tmp_path)) as server:
+        host = f"localhost:{server.port}"
+        with Client(tls=trusted) as c:
+            assert c.get(f"https://{host}/").status == 401
+            assert c.get(f"https://{host}/", auth=DigestAuth("admin", "wrong")).status == 401
+            page = c.get(f"https://{host}/", auth=DigestAuth("admin", "secret"))
+        assert page.status == 200 and page.headers["cache-control"] == "no-store"
+        ticket = re.search(r'ws.send\("([\w-]+)"\)', page.text)[1]
+
+        def prompt(first):
+            ws = websocket.connect(f"wss://{host}/prompt", tls=trusted)
+            ws.send(first)
+            return ws
+
+        def until(ws, end):
+            text = ""
+            while not text.endswith(end):
+                text += ws.receive()
+            return text
+
+        with prompt("guess") as ws, pytest.raises(websocket.WebSocketClosed, match="1008"):
+            ws.receive()
+        with prompt(ticket) as ws:
+            assert until(ws, ">>> ").startswith("Python 3")
+            for line, answer in (
+                ("6 * 7", "42\n>>> "),
+                ("print('\u00e4')", "\u00e4\n>>> "),
+                ("1 / 0", "ZeroDivisionError: "),
+            ):
+                ws.send(line + "\n")
+                assert answer in until(ws, ">>> ")
+            ws.send("import coro; coro.sleep(1000)\n")
+            coro.testing.wait_all_blocked()
+            ws.send("\x03")
+            assert "KeyboardInterrupt" in until(ws, ">>> ")
+            ws.send("exit()\n")
+            with pytest.raises(websocket.WebSocketClosed):
+                ws.receive()
+        with prompt(ticket) as ws, pytest.raises(websocket.WebSocketClosed, match="1008"):
+            ws.receive()
+        tickets = term.tickets
+        for number in range(200):
+            tickets[str(number)] = 0.0
+        assert not term.take("5")
+        with pytest.raises(websocket.HandshakeError, match="403"):
+            websocket.connect(f"wss://{host}/prompt", tls=trusted, headers=[("origin", "https://elsewhere.example")])
+
+
 BROWSER = """
     import sys
     from playwright.sync_api import expect, sync_playwright
@@ -92,7 +177,10 @@ BROWSER = """
         browser = p.chromium.launch(executable_path="/usr/bin/chromium", headless=True, args=[
             "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
             "--disable-component-update", "--disable-sync"])
-        pages = [browser.new_page(viewport={"width": 720, "height": 620}) for _ in range(2)]
+        more = {}
+        if kind == "term":
+            more = {"ignore_https_errors": True, "http_credentials": {"username": "admin", "password": "secret"}}
+        pages = [browser.new_page(viewport={"width": 720, "height": 620}, **more) for _ in range(2)]
         for page in pages:
             page.goto(url)
         if kind == "grid":
@@ -115,6 +203,30 @@ BROWSER = """
             pages[1].press("#text", "Enter")
             for page in pages:
                 expect(page.locator("#log")).to_contain_text("Hello, Ada.")
+        elif kind == "term":
+            for page in pages:
+                expect(page.locator("#out")).to_contain_text(">>> ")
+                for line in ("import coro", "answer = 6 * 7", "print(f'The answer is {answer}.')", "coro.current()"):
+                    page.fill("#line", line); page.press("#line", "Enter")
+                expect(page.locator("#out")).to_contain_text("The answer is 42.")
+                expect(page.locator("#out")).to_contain_text("<coro thread")
+            pages[0].press("#line", "ArrowUp")
+            expect(pages[0].locator("#line")).to_have_value("coro.current()")
+            pages[0].fill("#line", "exit()"); pages[0].press("#line", "Enter")
+            expect(pages[0].locator("#out")).to_contain_text("the session is over")
+        elif kind == "field":
+            seen = "() => field.getContext('2d').getImageData(724, 0, 300, 1024).data.some(v => v)"
+            for page in pages:
+                page.set_viewport_size({"width": 1060, "height": 1100})
+                page.wait_for_function(seen)
+            pages[1].mouse.move(800, 800)
+            pages[1].mouse.down()
+            pages[1].mouse.move(500, 600, steps=5)
+            pages[1].mouse.up()
+            expect(pages[1].locator("#at")).to_have_text("300,200")
+            expect(pages[0].locator("#at")).to_have_text("0,0")
+            pages[1].evaluate("field.getContext('2d').clearRect(0, 0, 1024, 1024)")
+            pages[1].wait_for_function(seen)
         else:
             box = pages[0].locator("#board").bounding_box()
             roof = ((100, 300), (300, 80), (500, 300), (100, 300))
@@ -140,7 +252,7 @@ BROWSER = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["chat", "sketch", "grid"])
+@pytest.mark.parametrize("kind", ["chat", "sketch", "grid", "field", "term"])
 def test_in_a_browser(kind, tmp_path):
     pytest.importorskip("playwright.sync_api", reason="install playwright to click through the examples")
     if not Path("/usr/bin/chromium").exists():
@@ -150,15 +262,19 @@ def test_in_a_browser(kind, tmp_path):
     module = example("web_chat" if kind == "chat" else kind)
     if kind == "sketch":
         module.board = module.Board()
+    settings = {}
+    if kind == "term":
+        module.users["admin"] = "secret"
+        settings["tls"] = client_tls.server_context(tmp_path)
 
     @coro_test
     def click():
-        with serving(module.app) as server:
+        with serving(module.app, **settings) as server:
             command = [
                 sys.executable,
                 str(script),
                 kind,
-                f"http://127.0.0.1:{server.port}/",
+                f"{'https' if settings else 'http'}://localhost:{server.port}/",
                 str(tmp_path / "page.png"),
             ]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
