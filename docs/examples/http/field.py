@@ -161,7 +161,7 @@ class World:
             thing.x, thing.y = x, y
             self.tree.add(thing)
 
-    def start(self) -> list[coro.Thread]:
+    def start(self) -> list[coro.coro]:
         return [coro.spawn(self.wander, thing, daemon=True) for thing in self.wanderers]
 
     def picture(self, x: int, y: int) -> str:

@@ -43,6 +43,9 @@ def test_environ():
     assert environ["PATH_INFO"] == "/a b/\u00c3\u00bc"  # bytes as latin-1 (PEP 3333, "Unicode Issues")
     assert environ["QUERY_STRING"] == "x=1&y=%20"
     assert environ["SCRIPT_NAME"] == ""
+    whole = environ_of("http://h/a%20b?x=http://i/")  # RFC 9112 3.2.2
+    assert (whole["PATH_INFO"], whole["QUERY_STRING"]) == ("/a b", "x=http://i/")
+    assert whole["REQUEST_URI"] == "http://h/a%20b?x=http://i/"
     assert environ["SERVER_PROTOCOL"] == "HTTP/1.1"
     assert environ["HTTP_X_ONE"] == "1,2"
     assert environ["HTTP_COOKIE"] == "a=1; b=2"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_support import connected, in_loop, messages, serving, statuses, talk, until_end
+from http_support import body_of, connected, in_loop, messages, serving, statuses, talk, until_end
 
 import coro
 from coro import http
@@ -406,3 +406,43 @@ def test_what_is_no_empty_line(before: bytes) -> None:
             assert statuses(talk(server, before + GET % b"/")) == [400]
 
     run()
+
+
+def what_came(request: Any) -> str:
+    return f"{request.path} {request.query} {request.query_string!r} {request.uri} {request.bad}"
+
+
+@in_loop
+def test_targets() -> None:
+    """RFC 9112 3.2: a path; a whole URL, which a server has to take, too; `*` for OPTIONS."""
+    app = http.App()
+    app.get("/a/{rest}")(lambda request, rest: f"{rest} {what_came(request)}")
+    app.get("/")(what_came)
+    with serving(app) as server:
+        for method, target, host, found in (
+            ("GET", "/a/b?c=d?e", "h", "b /a/b ?c=d?e b'c=d?e' /a/b?c=d?e False"),
+            ("GET", "http://h/a/b?c=d?e", "h", "b /a/b ?c=d?e b'c=d?e' http://h/a/b?c=d?e False"),
+            ("GET", "HTTPS://H:80/a/%41", "h:80", "A /a/%41 None b'' HTTPS://H:80/a/%41 False"),
+            ("GET", "http://h/?", "h", "/ ? b'' http://h/? False"),
+            ("GET", "http://h/?u=http://i/?", "h", "/ ?u=http://i/? b'u=http://i/?' http://h/?u=http://i/? False"),
+            ("GET", "http://h", "H", "/ None b'' http://h False"),
+        ):
+            answer = talk(server, f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert (statuses(answer), body_of(answer)) == ([200], found.encode()), target
+        whole = b"GET http://h/a/b HTTP/1.0\r\n\r\n"
+        assert statuses(talk(server, whole)) == [200]
+        assert statuses(talk(server, b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n")) == [204]
+
+
+@in_loop
+@pytest.mark.parametrize(
+    "line",
+    ["GET *", "OPTIONS **", "GET a", "GET ?a", "GET h:80", "GET ftp://h/a", "GET http:/a", "GET http://", "GET http:///a",
+     "GET http://u@h/a", "GET http://h?a", "GET http://other/a", "GET http://h:81/a", "GET javascript:alert(1)"],
+)  # fmt: skip
+def test_targets_that_are_none(line: str) -> None:
+    served: list[str] = []
+    with serving(lambda request: served.append(request.path) or "x") as server:
+        data = f"{line} HTTP/1.1\r\nHost: h\r\n\r\nGET /next HTTP/1.1\r\nHost: h\r\n\r\n".encode()
+        assert statuses(talk(server, data)) == [400]
+    assert served == []

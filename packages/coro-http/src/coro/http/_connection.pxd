@@ -91,7 +91,9 @@ cdef class http_request:
     cdef bint body_over
     cdef bint is_connect, taking
     cdef readonly bint body_began
-    cdef Py_ssize_t path_len            # of the target, without the query
+    cdef Py_ssize_t path_at             # in head.text: of a whole URL as target, where its path begins
+    cdef Py_ssize_t path_len            # without the query
+    cdef Py_ssize_t rest_len            # with the query
     cdef int64_t began
     cdef readonly int64_t request_number
     cdef readonly int64_t bytes_sent

@@ -506,8 +506,12 @@ cdef class connection:
         if head.method_len == 7 and memcmp(head.text, b"CONNECT", 7) == 0:
             # Whatever is answered but a success, what the client sends next may be the tunnel's.
             r.is_connect = self.h1.must_close = True
-        query = <char *>memchr(head.text + head.target_at, 63, head.target_len)
-        r.path_len = query - (head.text + head.target_at) if query != NULL else <Py_ssize_t>head.target_len
+        r.path_at = head.target_at
+        r.rest_len = head.target_len
+        if head.text[r.path_at] != 47 and not r.is_connect:
+            find_path(r)
+        query = <char *>memchr(head.text + r.path_at, 63, r.rest_len)
+        r.path_len = query - (head.text + r.path_at) if query != NULL else r.rest_len
         if self.h1.body == BODY_NONE:
             self.h1.c_next()                    # EV_END
             r.body_over = True
@@ -684,6 +688,38 @@ cdef class connection:
         LOG(self.protocol, self.peer, *data)
 
 
+cdef int find_path(http_request r) except -1:
+    """The path of a target that does not begin with one, RFC 9112 3.2: a whole URL, or the ``*`` of OPTIONS. Raises
+    RemoteError for anything else.
+
+    Clients send to a proxy what is meant here, so a server has to take it (3.2.2). The host in it has to be the one of
+    the field Host: who looks at one of them sees the same as who looks at the other.
+    """
+    cdef Head head = r.head
+    cdef bytes target = head.target, rest, authority
+    cdef Py_ssize_t slash
+    if target == b"*" and head.method == b"OPTIONS":
+        return 0
+    scheme, _, rest = target.partition(b"://")
+    if scheme.lower() not in (b"http", b"https") or not rest:
+        raise RemoteError("expected a request target such as /path or http://host/path; '*' is for OPTIONS, and "
+                          "host:port for CONNECT", status=400)
+    slash = rest.find(b"/")
+    authority = rest if slash < 0 else rest[:slash]
+    if not authority or b"@" in authority or b"?" in authority:
+        raise RemoteError("expected http://host/path as the request target, without a user's name", status=400)
+    host = head.header_fields().get("host")
+    if host is not None and host.lower().encode("latin-1") != authority.lower():
+        raise RemoteError("expected the same host in the request target and in the field Host", status=400)
+    if slash < 0:                               # "http://host": its second slash is the path
+        r.path_at += len(scheme) + 2
+        r.rest_len = 1
+    else:
+        r.path_at += len(scheme) + 3 + slash
+        r.rest_len = len(rest) - slash
+    return 0
+
+
 cdef class http_request:
     """One request and its answer. The server makes it; a handler gets it.
 
@@ -721,22 +757,22 @@ cdef class http_request:
 
     @property
     def path(self):
-        """The path of the target, as it came: percent-encoded, without the query."""
-        return PyUnicode_DecodeLatin1(self.head.text + self.head.target_at, self.path_len, NULL)
+        """The path of the target, as it came: percent-encoded, without the query. That of a whole URL, too."""
+        return PyUnicode_DecodeLatin1(self.head.text + self.path_at, self.path_len, NULL)
 
     @property
     def query(self):
         """The query with its question mark, or None."""
-        if self.path_len == <Py_ssize_t>self.head.target_len:
+        if self.path_len == self.rest_len:
             return None
-        return PyUnicode_DecodeLatin1(self.head.text + self.head.target_at + self.path_len,
-                                      self.head.target_len - self.path_len, NULL)
+        return PyUnicode_DecodeLatin1(self.head.text + self.path_at + self.path_len,
+                                      self.rest_len - self.path_len, NULL)
 
     @property
     def query_string(self):
         """The query without its question mark, bytes, perhaps empty."""
-        cdef Py_ssize_t skip = min(self.path_len + 1, <Py_ssize_t>self.head.target_len)
-        return PyBytes_FromStringAndSize(self.head.text + self.head.target_at + skip, self.head.target_len - skip)
+        cdef Py_ssize_t skip = min(self.path_len + 1, self.rest_len)
+        return PyBytes_FromStringAndSize(self.head.text + self.path_at + skip, self.rest_len - skip)
 
     @property
     def version(self):
@@ -794,8 +830,8 @@ cdef class http_request:
 
     @property
     def bad(self):
-        """Whether the target is not of the form /path."""
-        return self.head.target_len == 0 or self.head.text[self.head.target_at] != 47
+        """Whether the target has no path: the ``*`` of OPTIONS, or what CONNECT names."""
+        return self.head.text[self.path_at] != 47
 
     @property
     def is_done(self):

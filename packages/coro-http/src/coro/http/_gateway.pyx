@@ -70,8 +70,8 @@ def environ(http_request request not None, dict base not None, str root):
     cdef uint32_t i
     cdef dict result = base.copy()
     cdef bytes name
-    cdef const char *target = head.text + head.target_at
-    cdef Py_ssize_t path = request.path_len, all = head.target_len
+    cdef const char *target = head.text + request.path_at
+    cdef Py_ssize_t path = request.path_len, all = request.rest_len
     result["REQUEST_METHOD"] = PyUnicode_DecodeLatin1(head.text, head.method_len, NULL)
     whole = decoded(target, path)
     info = PyUnicode_DecodeLatin1(target, path, NULL) if whole is None else whole.decode("latin-1")
@@ -79,7 +79,8 @@ def environ(http_request request not None, dict base not None, str root):
         info = info[len(root):]
     result["PATH_INFO"] = info
     result["QUERY_STRING"] = "" if path >= all else PyUnicode_DecodeLatin1(target + path + 1, all - path - 1, NULL)
-    result["REQUEST_URI"] = result["RAW_URI"] = PyUnicode_DecodeLatin1(target, all, NULL)
+    uri = PyUnicode_DecodeLatin1(head.text + head.target_at, head.target_len, NULL)
+    result["REQUEST_URI"] = result["RAW_URI"] = uri
     result["SERVER_PROTOCOL"] = "HTTP/1.1" if head.minor else "HTTP/1.0"
     for i in range(head.count):
         name = PyBytes_FromStringAndSize(head.text + s[i].name, s[i].name_len)
@@ -117,7 +118,7 @@ def scope_headers(http_request request not None):
 def scope_path(http_request request not None):
     """The path as ASGI wants it: decoded as UTF-8, and as it came."""
     cdef Head head = request.head
-    cdef const char *target = head.text + head.target_at
+    cdef const char *target = head.text + request.path_at
     raw = PyBytes_FromStringAndSize(target, request.path_len)
     whole = decoded(target, request.path_len)
     return (raw if whole is None else whole).decode("utf-8", "replace"), raw
