@@ -697,6 +697,25 @@ def test_a_server_that_does_not_read():
 
 
 @coro_test
+def test_an_upload_wakes_when_the_server_has_gone():
+    """A write that waits ends when the connection is reset (https://github.com/encode/uvicorn/issues/2754)."""
+    go = coro.event()
+
+    def leaves(conn):
+        client_support.read_head(conn)
+        go.wait()
+        conn.setsockopt(coro.SOL.SOCKET, coro.SO.LINGER, b"\x01\0\0\0\0\0\0\0")
+
+    with raw(leaves) as server, Client(timeout=Timeout(write=None, read=None)) as client:
+        upload = coro.spawn(pytest.raises, RequestError, client.post, server.url, b"x" * 20_000_000)
+        coro.testing.wait_all_blocked()
+        assert not upload.dead
+        go.set()
+        upload.join()
+        assert upload.exception is None and client.statistics()[:2] == (0, 0)
+
+
+@coro_test
 def test_no_place_in_the_pool():
     with testing.virtual_clock(autojump=True), raw(client_support.forever) as server:
         with Client(limits=Limits(connections=1), timeout=Timeout(pool=5)) as client:

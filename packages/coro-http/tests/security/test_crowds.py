@@ -6,13 +6,16 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
+import client_tls
 import pytest
 from http_support import in_loop, messages, serving, statuses, talk
 
 import coro
 from coro.http import sse
+from coro.http.client import Client
 
 GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -141,5 +144,25 @@ def test_connections_above_the_limit_wait_and_are_served() -> None:
                 coro.testing.wait_all_blocked()
                 assert server.registry.counts()["open"] == 10
             assert statuses(talk(server, GET % b"/")) == [200]
+
+    run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("over_tls", [False, True])
+def test_1000_mute_clients_beside_a_normal_one(over_tls: bool, tmp_path: Path) -> None:
+    """They connect and say nothing, not even TLS's first message (https://github.com/benoitc/gunicorn/issues/2652)."""
+
+    @in_loop
+    def run() -> None:
+        context = client_tls.server_context(tmp_path) if over_tls else None
+        url = "https://localhost:{}/" if over_tls else "http://localhost:{}/"
+        trusted = client_tls.client_context()
+        with descriptors(3000), serving(lambda request: "fine", tls=context) as server:
+            with crowd(server, 1000, b""):
+                coro.testing.wait_all_blocked()
+                with Client(tls=trusted) as client:
+                    for _ in range(10):
+                        assert client.get(url.format(server.port)).text == "fine"
 
     run()
