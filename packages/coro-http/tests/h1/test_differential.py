@@ -171,18 +171,21 @@ def test_requests_beside_httptools() -> None:
 
 @pytest.fixture
 def parsers() -> Iterator[tuple[Any, Any, Any]]:
-    """A parser of requests for each call, its protocol, and its error."""
+    """What makes a parser of requests, what makes one of responses, and their errors."""
     pytest.importorskip("aiohttp")  # (there is none for 3.15, where a soak may run this)
     from aiohttp import base_protocol, http_exceptions, http_parser
 
     loop = asyncio.new_event_loop()
+    limits = {"max_line_size": 8190, "max_field_size": 8190}
+
+    def reader(kind: Any, **more: Any) -> Any:
+        return kind(base_protocol.BaseProtocol(loop), loop, 2**16, **limits, **more)
+
     try:
         yield (
-            lambda: http_parser.HttpRequestParser(
-                base_protocol.BaseProtocol(loop), loop, 2**16, max_line_size=8190, max_field_size=8190
-            ),
-            http_exceptions.BadHttpMessage,
-            http_exceptions.PayloadEncodingError,
+            lambda: reader(http_parser.HttpRequestParser),
+            lambda: reader(http_parser.HttpResponseParser, response_with_body=True, read_until_eof=True),
+            (http_exceptions.BadHttpMessage, http_exceptions.PayloadEncodingError),
         )
     finally:
         loop.close()
@@ -190,13 +193,13 @@ def parsers() -> Iterator[tuple[Any, Any, Any]]:
 
 @pytest.mark.slow
 def test_requests_beside_aiohttp(parsers: Any) -> None:
-    make, bad_message, bad_payload = parsers
+    make, _, refused = parsers
     both = 0
     for number, data, pieces in messages(h1_support.request, MESSAGES):
         ours, _ = h1_support.server_messages(pieces)
         try:
             theirs, _, _ = make().feed_data(data)
-        except (bad_message, bad_payload) as e:
+        except refused as e:
             assert not ours or any(row.search(repr(e)) for row, _ in ACCEPTED_BESIDE_AIOHTTP), (SEED, number, data, e)
             continue
         assert len(ours) <= len(theirs), (SEED, number, data)
@@ -208,6 +211,30 @@ def test_requests_beside_aiohttp(parsers: Any) -> None:
             assert mine[2] == fields[len(fields) - len(mine[2]) :], (SEED, number, data)
             content = b"".join(getattr(body, "_buffer", ()))
             assert mine[3] == content, (SEED, number, data)
+            both += 1
+    assert both > MESSAGES // 20
+
+
+@pytest.mark.slow
+def test_responses_beside_aiohttp(parsers: Any) -> None:
+    _, make, refused = parsers
+    both = 0
+    for number, data, pieces in messages(h1_support.response, MESSAGES):
+        ours, error = h1_support.client_messages(pieces)
+        if error is not None or not ours:
+            continue
+        try:
+            reader = make()
+            theirs, _, _ = reader.feed_data(data)
+            reader.feed_eof()
+        except refused as e:
+            assert any(row.search(repr(e)) for row, _ in ACCEPTED_BESIDE_AIOHTTP), (SEED, number, data, e)
+            continue
+        assert len(ours) <= len(theirs), (SEED, number, data)
+        for mine, (head, body) in zip(ours, theirs, strict=False):
+            assert mine[0] == head.code, (SEED, number, data)
+            if len(mine) == 4:  # (neither an interim response nor a switch)
+                assert mine[3] == b"".join(getattr(body, "_buffer", ())), (SEED, number, data)
             both += 1
     assert both > MESSAGES // 20
 
