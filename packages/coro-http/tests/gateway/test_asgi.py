@@ -42,7 +42,9 @@ def test_the_scope():
         await send({"type": "http.response.body", "body": b"x"})
 
     ask(app, b"GET /a%20b/%C3%BC?q=%20 HTTP/1.1\r\nHost: h\r\nX-One: 1\r\nConnection: close\r\n\r\n", root_path="/r/")
-    (scope,) = scopes
+    ask(app, b"GET http://h/a%20b?q=http://i/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")  # RFC 9112 3.2.2
+    scope, whole = scopes
+    assert (whole["path"], whole["raw_path"], whole["query_string"]) == ("/a b", b"/a%20b", b"q=http://i/")
     assert scope["type"] == "http"
     assert scope["asgi"]["version"] == "3.0"
     assert scope["http_version"] == "1.1"
