@@ -36,11 +36,14 @@ ACCEPTED: list[tuple[re.Pattern[bytes], str]] = [
 
 #: What we accept and aiohttp refuses: its error, and why we do.
 ACCEPTED_BESIDE_AIOHTTP: list[tuple[re.Pattern[str], str]] = [
-    (re.compile("Invalid method encountered"), "RFC 9110 16.1: methods are extensible; llhttp knows a list of them"),
-    (re.compile(r"message='\*'"), "RFC 9112 3.2.4: whether `*` goes with a method is for the program to say"),
+    (re.compile("BadHttpMethod"), "RFC 9110 16.1: methods are extensible; llhttp knows a list of them"),
     (re.compile("Data after `Connection: close`"), "RFC 9112 9.6: what follows the last request is left unread"),
     (re.compile("Duplicate '"), "RFC 9110 5.3: a field that is said twice frames nothing here; a program sees both"),
-    (re.compile("Unexpected char in url"), "targets are the program's; h11 takes any without blanks, too"),
+    (
+        re.compile("InvalidURLError"),
+        "the codec takes any target without blanks, as h11 does; the server minds its form",
+    ),
+    (re.compile("Invalid HTTP version"), "RFC 9110 2.5: a higher minor version is read as the highest that is known"),
     (re.compile("Invalid character in chunk extensions"), "RFC 9112 7.1.1: extensions are skipped; h11 does, too"),
 ]
 
@@ -192,15 +195,18 @@ def parsers() -> Iterator[tuple[Any, Any, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # for a hundred thousand on a busy machine
 def test_requests_beside_aiohttp(parsers: Any) -> None:
     make, _, refused = parsers
     both = 0
     for number, data, pieces in messages(h1_support.request, MESSAGES):
-        ours, _ = h1_support.server_messages(pieces)
+        ours, error = h1_support.server_messages(pieces)
         try:
             theirs, _, _ = make().feed_data(data)
         except refused as e:
-            assert not ours or any(row.search(repr(e)) for row, _ in ACCEPTED_BESIDE_AIOHTTP), (SEED, number, data, e)
+            # (it forgets the messages before the one that both refuse)
+            excuse = error is not None or any(row.search(repr(e)) for row, _ in ACCEPTED_BESIDE_AIOHTTP)
+            assert not ours or excuse, (SEED, number, data, e)
             continue
         assert len(ours) <= len(theirs), (SEED, number, data)
         for mine, (head, body) in zip(ours, theirs, strict=False):
@@ -216,12 +222,14 @@ def test_requests_beside_aiohttp(parsers: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # for a hundred thousand on a busy machine
 def test_responses_beside_aiohttp(parsers: Any) -> None:
     _, make, refused = parsers
     both = 0
     for number, data, pieces in messages(h1_support.response, MESSAGES):
         ours, error = h1_support.client_messages(pieces)
-        if error is not None or not ours:
+        # (llhttp does not know a coding with a tab behind it, which RFC 9110 5.6.3 lets pass as white space)
+        if error is not None or not ours or b"chunked\t" in data:
             continue
         try:
             reader = make()
