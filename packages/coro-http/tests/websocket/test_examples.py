@@ -256,7 +256,7 @@ BROWSER = """
 def test_in_a_browser(kind, tmp_path):
     pytest.importorskip("playwright.sync_api", reason="install playwright to click through the examples")
     if not Path("/usr/bin/chromium").exists():
-        missing("the browser is not installed: apt-get install chromium", required=False)
+        missing("the browser is not installed: apt-get install chromium")
     script = tmp_path / "click.py"
     script.write_text(textwrap.dedent(BROWSER))
     module = example("web_chat" if kind == "chat" else kind)
