@@ -1,12 +1,14 @@
 """Servers and clients of both back ends for tests, and the programs they talk to: openssl, gnutls, blocking ssl.
 
 `server(backend, ...)` and `client(backend, ...)` make contexts; `echo_server` runs one; `run_program` runs a program in
-a worker OS thread, so that the loop goes on, and ends it after a minute at the latest.
+a worker OS thread, so that the loop goes on, and ends it after a minute at the latest; `said` runs one that talks with
+a server; `program` is a server.
 """
 
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -44,6 +46,12 @@ def folder() -> Path:
     issued().write(path)
     issued("client").write(path, "client")
     return path
+
+
+def files() -> tuple[str, str, str]:
+    """Paths of the authority, of the server's certificate and of its key."""
+    path = folder()
+    return str(path / "ca.pem"), str(path / "server.pem"), str(path / "server.key")
 
 
 def server(
@@ -144,8 +152,81 @@ def run_program(*command: str, data: bytes = b"", limit: float = LIMIT) -> subpr
     )
 
 
+def free_port() -> int:
+    """A port below the range that the kernel gives away by itself."""
+    for port in range(24000, 32000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            if probe.connect_ex(("127.0.0.1", port)):
+                probe.bind(("127.0.0.1", port))
+                return port
+    raise AssertionError("no free port")
+
+
+class program:
+    """A server program that runs during a block and listens at ``port``."""
+
+    def __init__(self, *command: str, port: int, folder: Path | None = None) -> None:
+        self.command, self.port, self.folder = command, port, folder
+
+    def __enter__(self) -> program:
+        self.child = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.folder
+        )
+        while True:
+            assert self.child.poll() is None, self.child.communicate()[0]
+            try:
+                coro.connect(("127.0.0.1", self.port)).close()
+                return self
+            except ConnectionRefusedError:
+                coro.sleep(0.01)
+
+    def type(self, line: bytes) -> None:
+        """Give it a line of input."""
+        assert self.child.stdin is not None
+        self.child.stdin.write(line)
+        self.child.stdin.flush()
+
+    def output(self, until: bytes) -> bytes:
+        """What it has said since the last time, up to a line that has ``until``."""
+        assert self.child.stdout is not None
+        found = b""
+        while until not in found:
+            more = coro.in_thread(self.child.stdout.readline)
+            assert more, (found, until)
+            found += more
+        return found
+
+    def __exit__(self, *exc: object) -> None:
+        self.child.kill()
+        self.child.communicate()
+
+
+def said(command: list[str], line: bytes) -> bytes:
+    """What a program says until ``line``, which it is sent, comes back; then its input ends, and so does it."""
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with child:
+        assert child.stdin is not None and child.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # what it says then tells why it has gone
+            child.stdin.write(line)
+            child.stdin.flush()
+        found = b""
+        while line not in found:
+            more = child.stdout.readline()
+            if not more:
+                break
+            found += more
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
+    return found
+
+
 def openssl() -> str:
     return find_program("openssl", "openssl")
+
+
+def s_client(port: int, *options: str) -> list[str]:
+    """The command that connects openssl's client, which trusts the authority."""
+    return [openssl(), "s_client", "-connect", f"127.0.0.1:{port}", "-CAfile", files()[0], *options]
 
 
 def gnutls_cli() -> str:

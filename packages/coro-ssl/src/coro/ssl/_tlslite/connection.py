@@ -256,6 +256,10 @@ class Connection(TLSConnection):  # type: ignore[misc]
         if first:
             self.asked_name = name or None
         if hello.extensions:
+            if hello.extensions[-1].extType == ExtensionType.pre_shared_key:
+                # The client has signed what it sent, the dropped extensions among it (RFC 8446, 4.2.11.2).
+                signed = hello.psk_truncate()
+                hello.psk_truncate = lambda: signed
             hello.extensions = [e for e in hello.extensions if e.extType not in dropped]
 
     def _look_at_certificate(self, message: Any) -> Iterator[Any]:
