@@ -3,6 +3,7 @@
     stub_resolver asks the name servers of the system
     cache         the recursive resolver
     server        answers questions over UDP and TCP
+    zone, tsig    zones of one's own: files, transfers, updates; messages signed with a key
     packet        messages between bytes and values
     exceptions    what a resolver raises
 
@@ -27,8 +28,12 @@ with _explained():
         DNS_Missing_Root_Data_Error,
         DNS_No_Local_Resolvers,
         DNS_Runaway_Query_Error,
+        DNS_Signature_Error,
         DNS_Soft_Error,
+        DNS_Transfer_Error,
+        DNS_Update_Error,
         DNS_Validation_Unavailable,
+        DNS_Zone_Error,
     )
     from coro.dns.stub_resolver import install, uninstall
 
@@ -47,6 +52,10 @@ __all__ = [
     "DNS_No_Local_Resolvers",
     "DNS_Runaway_Query_Error",
     "DNS_Soft_Error",
+    "DNS_Zone_Error",
+    "DNS_Update_Error",
+    "DNS_Transfer_Error",
+    "DNS_Signature_Error",
     "DNS_Validation_Unavailable",
     "install",
     "uninstall",

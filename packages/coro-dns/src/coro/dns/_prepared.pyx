@@ -52,6 +52,7 @@ cdef class Prepared:
     cdef bytes message
     cdef double born, expires
     cdef tuple places       # of the TTLs
+    cdef bint for_all       # from a zone of the server: whoever asks gets it, with or without RD, and it gets no older
 
 
 cdef class Answers:
@@ -60,6 +61,7 @@ cdef class Answers:
     cdef dict young, old
     cdef Py_ssize_t half
     cdef readonly long hits, misses
+    cdef readonly bint for_all  # was the last answer one that everybody may have?
     cdef public bint validated  # who asks whether an answer is authentic takes the long way, unless with DO
 
     def __cinit__(self, Py_ssize_t size):
@@ -75,17 +77,18 @@ cdef class Answers:
         self.young = {}
         self.old = {}
 
-    def put(self, bytes name, int rtype, bint dnssec, bytes message, double seconds):
-        """Keep a message, which has no OPT record, as the answer to a question for `seconds`. `name` is in wire form
-        and lower case."""
+    def put(self, bytes name, int rtype, bint dnssec, bytes message, object seconds):
+        """Keep a message, which has no OPT record, as the answer to a question for `seconds`; None: as one of a zone,
+        until all are forgotten. `name` is in wire form and lower case."""
         cdef Prepared entry = Prepared.__new__(Prepared)
         cdef bytes key = name + bytes((rtype >> 8, rtype & 255, dnssec))
-        if PyBytes_GET_SIZE(message) > PAYLOAD - OPT or seconds <= 0:
+        if PyBytes_GET_SIZE(message) > PAYLOAD - OPT or seconds is not None and seconds <= 0:
             return
         entry.message = message
-        entry.places = _wire.ttl_places(message)
         entry.born = _monotonic()
-        entry.expires = entry.born + seconds
+        entry.for_all = seconds is None
+        entry.places = () if seconds is None else _wire.ttl_places(message)
+        entry.expires = 1e300 if seconds is None else entry.born + <double>seconds
         if len(self.young) >= self.half and key not in self.young:
             self.old = self.young
             self.young = {}
@@ -114,7 +117,7 @@ cdef class Answers:
         cdef bint edns = False, dnssec = False
         cdef Prepared entry
         cdef bytes name
-        if n < SHORTEST or query[2] != 1 or query[3] & 0x8F or query[4] or query[5] != 1 or query[6] or query[7] \
+        if n < SHORTEST or query[2] & 0xFE or query[3] & 0x8F or query[4] or query[5] != 1 or query[6] or query[7] \
                 or query[8] or query[9] or query[10] or query[11] > 1:
             return 0
         while True:
@@ -151,11 +154,12 @@ cdef class Answers:
                 at += 4 + (query[at + 2] << 8 | query[at + 3])
         if at != n:
             return 0
-        if self.validated and query[3] & 0x20 and not dnssec:
-            return 0
         key[length + 2] = dnssec
         entry = self.look(PyBytes_FromStringAndSize(<char *>key, length + 3), now)
         if entry is None:
+            return 0
+        self.for_all = entry.for_all
+        if not entry.for_all and (not query[2] or self.validated and query[3] & 0x20 and not dnssec):
             return 0
         size = PyBytes_GET_SIZE(entry.message)
         if size + (OPT if edns else 0) > most:
@@ -166,7 +170,7 @@ cdef class Answers:
         out[2] = out[2] & 0xFE | query[2] & 1
         out[3] = out[3] & 0xEF | query[3] & 0x10
         memcpy(out + 12, query + 12, length)
-        passed = <uint32_t>(now - entry.born)
+        passed = 0 if entry.for_all else <uint32_t>(now - entry.born)
         if passed:
             for place in entry.places:
                 ttl = out + <Py_ssize_t>place
@@ -299,7 +303,8 @@ cdef bint may_ask(const uint8_t *name, bint six, dict known, object allowed) exc
 
 def serve(sock s not None, Answers answers not None, object miss not None, object allowed=None):
     """Answer datagrams until the socket is closed or the thread interrupted. `miss(query, address)` gets each query
-    that takes the long way: also all from senders for whom `allowed(host)` is false."""
+    that takes the long way: also those from senders for whom `allowed(host)` is false, unless everybody may have the
+    answer. If it returns bytes, these are sent."""
     cdef bint six = s.domain == _socket.AF_INET6
     cdef Py_ssize_t one = 2 * ROOM + 2 * sizeof(coro_mmsghdr) + 2 * sizeof(iovec) + sizeof(sockaddr_storage)
     cdef Memory memory = Memory(BATCH * one)
@@ -309,7 +314,7 @@ def serve(sock s not None, Answers answers not None, object miss not None, objec
     cdef coro_mmsghdr *put = got + BATCH
     cdef iovec *pieces = <iovec *>(put + BATCH)
     cdef sockaddr_storage *names = <sockaddr_storage *>(pieces + 2 * BATCH)
-    cdef int i, n, size, count, sent
+    cdef int i, n, size, count, sent, missed, direct
     cdef double now
     cdef dict known = {}
     for i in range(BATCH):
@@ -326,19 +331,25 @@ def serve(sock s not None, Answers answers not None, object miss not None, objec
             got[i].msg_hdr.msg_namelen = sizeof(sockaddr_storage)
         n = s.c_recvmmsg(got, BATCH, 0)
         now = _monotonic()
-        count = 0
+        count = missed = direct = 0
         for i in range(n):
             size = answers.reply(<const uint8_t *>data + i * ROOM, got[i].msg_len, <uint8_t *>out + count * ROOM, now)
-            if size and (allowed is None or may_ask(<const uint8_t *>&names[i], six, known, allowed)):
-                pieces[BATCH + count].iov_len = size
-                put[count].msg_hdr.msg_name = &names[i]
-                put[count].msg_hdr.msg_namelen = got[i].msg_hdr.msg_namelen
-                count += 1
-            else:
-                answers.misses += 1
-                miss(PyBytes_FromStringAndSize(data + i * ROOM, got[i].msg_len),
-                     address_of(<const uint8_t *>&names[i], six))
-        answers.hits += count
+            if not size or not (answers.for_all or allowed is None
+                                or may_ask(<const uint8_t *>&names[i], six, known, allowed)):
+                missed += 1
+                said = miss(PyBytes_FromStringAndSize(data + i * ROOM, got[i].msg_len),
+                            address_of(<const uint8_t *>&names[i], six))
+                if type(said) is not bytes or PyBytes_GET_SIZE(said) > ROOM:
+                    continue
+                size = PyBytes_GET_SIZE(said)
+                memcpy(out + count * ROOM, PyBytes_AS_STRING(said), size)
+                direct += 1
+            pieces[BATCH + count].iov_len = size
+            put[count].msg_hdr.msg_name = &names[i]
+            put[count].msg_hdr.msg_namelen = got[i].msg_hdr.msg_namelen
+            count += 1
+        answers.hits += count - direct
+        answers.misses += missed
         sent = 0
         while sent < count:
             try:

@@ -22,6 +22,7 @@ cdef enum:
     EXPANDED = 1 << 20      # of data of one message: 16 times the longest message
     POINTER_MAX = 0x3FFF
     OPT = 41
+    TSIG = 250
 
 
 cdef inline int low(int c) noexcept nogil:
@@ -410,9 +411,9 @@ cdef int put_record(bytearray out, dict known, tuple record) except -1:
 
 
 def build(int ident, int flags, bytes question, int qtype, int qclass, answer=(), authority=(), additional=(),
-          int udp_size=0, bint dnssec_ok=False, int extended=0, options=(), int limit=65535):
+          int udp_size=0, bint dnssec_ok=False, int extended=0, options=(), int limit=65535, int needed=0):
     """A message of at most `limit` bytes. What does not fit is left out from the end and, but for the additional
-    section, TC is set (RFC 2181, section 9).
+    section, TC is set (RFC 2181, section 9); for its first `needed` records as well.
 
     `question` is a name (`None`: no question), the records are tuples as in a Message. With `udp_size` there is an OPT
     record; `extended` are the upper bits of the rcode and `options` pairs of a code and bytes.
@@ -455,7 +456,7 @@ def build(int ident, int flags, bytes question, int qtype, int qclass, answer=()
             if len(out) > room:
                 del out[size:]
                 cut = True
-                if i < 2:
+                if i < 2 or counts[2] < needed:
                     flags |= 0x0200
                 break
             counts[i] += 1
@@ -493,3 +494,36 @@ def ttl_places(bytes message not None):
             out.append(at + 4)
         at += 10 + u16(p + at + 8)
     return tuple(out)
+
+
+def signature(bytes message not None):
+    """The TSIG record of a message (RFC 8945, section 4.2): `(place, owner, class, ttl, data)`, the owner in lower
+    case; None if it has none. Raises ValueError if it is not the last record, and for what is no message."""
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(message)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(message), at = 12, begin = 0
+    cdef uint8_t name[256]
+    cdef int length, i, count, more, rtype = 0, size
+    if n < 12:
+        raise ValueError("no header")
+    for i in range(u16(p + 4)):
+        at = expand(p, n, at, name, &length, False) + 4
+    more = u16(p + 10)
+    count = u16(p + 6) + u16(p + 8) + more
+    for i in range(count):
+        begin = at
+        at = expand(p, n, at, name, &length, True)
+        if at + 10 > n:
+            raise ValueError("a record goes on beyond the end of the message")
+        rtype = u16(p + at)
+        size = u16(p + at + 8)
+        if at + 10 + size > n:
+            raise ValueError("the data of a record goes on beyond the end of the message")
+        if rtype == TSIG and (i + 1 < count or not more):
+            raise ValueError("a TSIG record that is not the last one")
+        at += 10 + size
+    if rtype != TSIG:
+        return None
+    if at != n:
+        raise ValueError("bytes after the end of the message")
+    return (begin, PyBytes_FromStringAndSize(<char *>name, length), u16(p + at - size - 8), u32(p + at - size - 6),
+            PyBytes_FromStringAndSize(<char *>p + at - size, size))

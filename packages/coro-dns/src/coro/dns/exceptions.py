@@ -19,7 +19,11 @@ __all__ = [
     "DNS_No_Local_Resolvers",
     "DNS_Runaway_Query_Error",
     "DNS_Soft_Error",
+    "DNS_Signature_Error",
+    "DNS_Transfer_Error",
+    "DNS_Update_Error",
     "DNS_Validation_Unavailable",
+    "DNS_Zone_Error",
 ]
 
 #: The greatest response code there can be (16 bits, as TSIG has them).
@@ -92,6 +96,33 @@ class DNS_Bogus_Error(DNS_Soft_Error):
 
 class DNS_Validation_Unavailable(DNS_Error, ImportError):
     """Signatures cannot be checked, because the distribution ``cryptography`` is not installed."""
+
+
+class DNS_Zone_Error(DNS_Error, ValueError):
+    """The text of a zone is wrong, or records that cannot be in one zone."""
+
+    def __init__(self, error_string: str = "", file: str = "", line: int = 0) -> None:
+        """``error_string`` says what is wrong, ``file`` and ``line`` (from 1; 0: none in particular) where."""
+        super().__init__(error_string, file, line)
+        self.error_string = error_string
+        self.file = file
+        self.line = line
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return where + self.error_string
+
+
+class DNS_Signature_Error(DNS_Soft_Error):
+    """A message is not signed as it has to be (TSIG), or a server did not accept our signature."""
+
+
+class DNS_Transfer_Error(DNS_Soft_Error):
+    """A zone could not be transferred from a server."""
+
+
+class DNS_Update_Error(DNS_Hard_Error):
+    """A server did not make the changes it was sent: its response code says why (RFC 2136, section 2.2)."""
 
 
 class DNS_Missing_Root_Data_Error(DNS_Soft_Error):

@@ -1,32 +1,38 @@
-"""A name server over UDP, TCP and TLS (RFC 1035, RFC 7766, RFC 7858) that answers from a `dns_cache`: a recursive
-resolver or a forwarder for the machines around it, with lists of names that it denies.
+"""A name server over UDP, TCP and TLS (RFC 1035, RFC 7766, RFC 7858): for zones of its own, and with a `dns_cache` a
+recursive resolver or a forwarder for the machines around it, with lists of names that it denies.
 
 One thread reads each UDP socket in batches and answers what was asked before from prepared bytes (`_prepared.pyx`).
-Each other question gets a thread of its own, at most `most` at a time; what is more is dropped, since the client asks
-again.
+What the server's own zones say is found by the same thread, since that never waits (`_zone/authority.py`). Each other
+question gets a thread of its own, at most `most` at a time; what is more is dropped, since the client asks again.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import coro
 import coro.tls
-from coro.dns import _prepared, _wire
+from coro.dns import _prepared, _wire, tsig
 from coro.dns._cookies import COOKIE, Cookies
 from coro.dns._recursive.recursor import Answer
+from coro.dns._zone.answers import Found
+from coro.dns._zone.authority import Authority, Signed
+from coro.dns._zone.service import Primary, Secondary
 from coro.dns.cache import dns_cache
 from coro.dns.exceptions import DNS_Bogus_Error, DNS_Soft_Error
+from coro.dns.zone import Zone
 
 __all__ = ["Server", "ServerStatistics"]
 
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS, BADCOOKIE = 0, 1, 2, 3, 4, 5, 16, 23
 PAYLOAD = 1232
 #: Extended errors (RFC 8914).
-STALE_ANSWER, BOGUS, BLOCKED, PROHIBITED, NO_REACHABLE = 3, 6, 15, 18, 22
-AD, CD = 0x20, 0x10
+STALE_ANSWER, BOGUS, BLOCKED, PROHIBITED, NOT_AUTHORITATIVE, NO_REACHABLE = 3, 6, 15, 18, 20, 22
+AA, RD, RA, AD, CD = 0x0400, 0x0100, 0x80, 0x20, 0x10
+NOTIFY, UPDATE = 4, 5
+IXFR, AXFR = 251, 252
 
 #: Networks that may ask when nothing else is said: this machine, and private ones (RFC 1918, RFC 4193, RFC 4291).
 PRIVATE = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "::1/128", "fc00::/7",
@@ -50,10 +56,18 @@ class ServerStatistics(NamedTuple):
     #: Questions that are being looked up, and answers kept prepared.
     open: int
     prepared: int
+    #: Answers from zones that were not prepared, zones sent, updates made, notifications taken.
+    zone_answers: int = 0
+    transfers: int = 0
+    updates: int = 0
+    notifications: int = 0
 
 
 class Server:
-    """A name server for the questions that ``cache``, a ``coro.dns.cache.dns_cache``, can answer.
+    """A name server for ``zones``, and for the questions that ``cache``, a ``coro.dns.cache.dns_cache``, can answer.
+
+    Each zone is a ``coro.dns.zone.Zone``, which is answered and nothing else, or a ``Primary`` or ``Secondary``, which
+    say who may transfer and change it. Everybody may ask for names in them. ``allow`` is about the cache.
 
     ``addresses`` are pairs of a numeric address and a port, for UDP and TCP; port 0 takes a free one. ``tls`` is a TLS
     context (an ``ssl.SSLContext``, or one with ``wrap``) for DNS over TLS, on ``tls_addresses``. Clients in ``allow``
@@ -62,7 +76,8 @@ class Server:
     ready, and ``connections`` may be open; one that says nothing for ``idle`` seconds is closed. A question may take
     ``limit`` seconds. With ``reuse_port`` several processes may listen on the same addresses (SO_REUSEPORT).
 
-    A question without RD is refused, as is one for ANY (RFC 8482) or for another class than IN.
+    For names outside the zones, a question without RD is refused, as is one for ANY (RFC 8482); for all names, one for
+    another class than IN. Raises ValueError without a cache and zones, and for a zone that is there twice.
 
     Clients that send a DNS cookie get one (:rfc:`7873`). With ``require_cookies`` a question over UDP is answered only
     if it has a cookie of this server, so replies cannot be sent to forged addresses; all others are told to ask again,
@@ -75,9 +90,10 @@ class Server:
 
     def __init__(
         self,
-        cache: dns_cache,
+        cache: dns_cache | None = None,
         addresses: Sequence[tuple[str, int]] = (("127.0.0.1", 53),),
         *,
+        zones: Iterable[Zone | Primary | Secondary] = (),
         tls: Any = None,
         tls_addresses: Sequence[tuple[str, int]] = (),
         allow: Iterable[str] | None = None,
@@ -94,6 +110,11 @@ class Server:
         if tls_addresses and tls is None:
             raise ValueError("tls_addresses need a TLS context: pass one as tls")
         self.cache = cache
+        self._authority = Authority(
+            [Primary(zone) if isinstance(zone, Zone) else zone for zone in zones], self._zone_changed
+        )
+        if cache is None and not self._authority:
+            raise ValueError("expected a cache or zones: a server without both has no answers")
         self._wanted = list(addresses)
         self._tls = None if tls is None else coro.tls.context(tls)
         self._tls_wanted = list(tls_addresses)
@@ -107,7 +128,7 @@ class Server:
         self._cookies = Cookies(cookie_secrets)
         self._require_cookies = require_cookies
         self._answers = _prepared.Answers(prepared)
-        self._answers.validated = cache.validates
+        self._answers.validated = cache is not None and cache.validates
         self._socks: list[coro.sock] = []
         self._threads: list[coro.coro] = []
         self._streams: set[Any] = set()
@@ -122,6 +143,7 @@ class Server:
     def start(self) -> Server:
         """Bind the sockets and begin. Returns the server itself. Raises OSError if an address is taken."""
         try:
+            self._authority.start()
             for host, port in self._wanted:
                 stream = self._listen(host, port)
                 at = stream.getsockname()[:2]
@@ -154,6 +176,7 @@ class Server:
 
     def stop(self) -> None:
         """Close all sockets and connections. Once more does nothing."""
+        self._authority.stop()
         for sock in (*self._socks, *self._streams):
             sock.close()
         self._socks.clear()
@@ -172,12 +195,17 @@ class Server:
     # -- datagrams
 
     def _serve_datagrams(self, sock: coro.sock) -> None:
-        def miss(query: bytes, address: tuple[str, int]) -> None:
+        def miss(query: bytes, address: tuple[str, int]) -> bytes | None:
+            if self._authority:
+                replies = self._replies(query, address[0], True, False)
+                if replies is not None:
+                    return next(iter(replies), None)
             if self._open >= self._most:
                 self._dropped += 1
-                return
+                return None
             self._open += 1
             coro.spawn(self._answer_datagram, sock, query, address)
+            return None
 
         try:
             ready = _prepared.Answers(1) if self._require_cookies else self._answers
@@ -231,34 +259,47 @@ class Server:
             stream.close()
 
     def _answer_stream(self, stream: Any, query: bytes, host: str, turn: coro.mutex, threads: coro.semaphore) -> None:
+        replies = self._replies(query, host, False)
         try:
-            reply = self.respond(query, host, datagram=False)
-            if reply is not None:
+            for reply in replies or ():
                 with turn, coro.timeout(self._idle):
                     stream.send(len(reply).to_bytes(2, "big") + reply)
         except (OSError, coro.TimeoutError, coro.tls.TLSError):
             stream.close()
         finally:
+            if isinstance(replies, Generator):
+                replies.close()
             threads.release()
 
     # -- answers
 
     def respond(self, query: bytes, host: str, datagram: bool = True) -> bytes | None:
-        """The reply to a message from the address ``host``, None if it gets none. A reply for a ``datagram`` is not
-        longer than its sender can take, and no more than 1232 bytes."""
+        """The reply to a message from the address ``host``, None if it gets none; the first message of a transfer. A
+        reply for a ``datagram`` is not longer than its sender can take, and no more than 1232 bytes."""
+        return next(iter(self._replies(query, host, datagram) or ()), None)
+
+    def _replies(self, query: bytes, host: str, datagram: bool, wait: bool = True) -> Iterable[bytes] | None:
+        """All messages that a message gets; None if that would take waiting and is not to."""
         if not datagram:
             ready = self._answers.answer(query)
-            if ready is not None and self._may_ask(host):
-                return ready
+            if ready is not None and (self._answers.for_all or self._may_ask(host)):
+                return (ready,)
         try:
             question = _wire.parse(query)
         except ValueError:
             if len(query) < 12 or query[2] & 0x80:
-                return None
-            return query[:2] + bytes(((query[2] & 0x79) | 0x80, FORMERR)) + bytes(8)
+                return ()
+            return (query[:2] + bytes(((query[2] & 0x79) | 0x80, FORMERR)) + bytes(8),)
         if question.is_reply:
-            return None
-        return self._reply(question, host, datagram)
+            return ()
+        try:
+            signed = self._authority.signed(query, question)
+        except tsig.Refused as e:
+            return (tsig.refusal(self._built(question, e.rcode, 0, None, datagram, b"", 300), e),)
+        reply = self._reply(question, host, datagram, signed, wait)
+        if not isinstance(reply, bytes):
+            return reply
+        return (signed.sign(reply) if signed else reply,)
 
     def _may_ask(self, host: str) -> bool:
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -275,9 +316,22 @@ class Server:
             name = _wire.parent(name)
         return False
 
-    def _reply(self, question: _wire.Message, host: str, datagram: bool) -> bytes | None:
-        code, extra, found = NOERROR, 0, None
+    def _is_own(self, question: _wire.Message) -> bool:
+        """Is it about a zone of ours?"""
+        if question.opcode in (NOTIFY, UPDATE):
+            return True
+        if question.opcode or not question.questions or question.qclass != 1:
+            return False
+        return question.qtype in (IXFR, AXFR) or self._authority.find(question.qname) is not None
+
+    def _reply(
+        self, question: _wire.Message, host: str, datagram: bool, signed: Signed | None, wait: bool
+    ) -> bytes | Iterable[bytes] | None:
+        code, extra = NOERROR, 0
+        found: Answer | Found | None = None
         name, rtype = question.qname, question.qtype
+        own = bool(self._authority) and self._is_own(question)
+        room = signed.signature.key.room if signed else 0
         recurse = bool(question.flags & 0x0100)
         cookie, good, malformed = b"", not (datagram and self._require_cookies), False
         for number, data in question.options:
@@ -289,7 +343,7 @@ class Server:
                     malformed = True
         if malformed:
             code = FORMERR
-        elif not good and self._may_ask(host):
+        elif not good and (own or self._may_ask(host)):
             if not cookie:  # RFC 7873, section 5.2.1: over TCP it is not forged either
                 head = question.question if question.questions else None
                 return _wire.build(
@@ -299,11 +353,35 @@ class Server:
             code = BADCOOKIE
         elif not question.questions and cookie:
             pass  # RFC 7873, section 5.4: it asks for a cookie
-        elif not self._may_ask(host):
+        elif not own and not self._may_ask(host):
             self._refused += 1
             code, extra = REFUSED, PROHIBITED
         elif question.udp_size and question.edns_version:
             code = BADVERS
+        elif own:
+            limit = self._limit_of(question, datagram, room)
+            key = signed.signature.key if signed else None
+            if question.opcode:
+                notify = question.opcode == NOTIFY
+                code = self._authority.notify(question, host, key) if notify else self._authority.update(question, key)
+            elif rtype in (IXFR, AXFR):
+                code, messages = self._authority.transfer(question, host, signed, limit if datagram else 0)
+                if not code:
+                    return messages
+            elif rtype == 41 or 249 <= rtype < 255:
+                code = REFUSED
+            else:
+                service = self._authority.find(name, rtype)
+                assert service is not None
+                code, found = self._authority.answer(service, question, host, key, not datagram)
+                if found is not None and found.outside is not None and self._follows(question, found.outside, host):
+                    if not wait:
+                        return None
+                    found = self._followed(question, found)
+                    code = found.rcode
+                elif found is not None and found.exists and service.may_ask is None:
+                    self._prepare(question, found)
+            self._refused += code == REFUSED
         elif question.opcode:
             code = NOTIMP
         elif not question.questions:
@@ -311,6 +389,11 @@ class Server:
         elif question.qclass != 1 or not recurse or rtype == 41 or rtype >= 249 and rtype < 256:
             self._refused += 1
             code = REFUSED  # no recursion was asked for, or no answer can be looked up (RFC 8482 for ANY)
+        elif self.cache is None:
+            self._refused += 1
+            code, extra = REFUSED, NOT_AUTHORITATIVE
+        elif not wait:
+            return None
         elif self._is_blocked(name):
             self._blocked += 1
             code, extra = NXDOMAIN, BLOCKED
@@ -326,27 +409,75 @@ class Server:
             except DNS_Soft_Error:
                 self._failed += 1
                 code, extra = SERVFAIL, NO_REACHABLE
-        return self._built(question, code, extra, found, datagram, cookie)
+        return self._built(question, code, extra, found, datagram, cookie, room)
+
+    @staticmethod
+    def _limit_of(question: _wire.Message, datagram: bool, room: int) -> int:
+        """The most bytes of a reply, less those of its signature."""
+        return (min(max(question.udp_size, 512), PAYLOAD) if datagram else 65535) - room
+
+    def _flags(self, question: _wire.Message, code: int, found: Answer | Found | None) -> int:
+        flags = 0x8000 | question.flags & 0x7910 | code & 15
+        if self.cache is not None:
+            flags |= RA
+        if isinstance(found, Found) and found.authoritative:
+            flags |= AA
+        return flags
+
+    def _prepare(self, question: _wire.Message, found: Found) -> None:
+        """Keep an answer of a zone ready until the zone changes."""
+        plain = _wire.build(
+            question.id, self._flags(question, found.rcode, found), question.question, question.qtype, question.qclass,
+            found.answer, found.authority, found.additional,
+        )  # fmt: skip
+        self._answers.put(question.qname, question.qtype, question.dnssec_ok, plain, None)
+
+    def _follows(self, question: _wire.Message, target: bytes, host: str) -> bool:
+        """Is the cache to be asked where an alias leads?"""
+        return (
+            self.cache is not None and bool(question.flags & RD) and self._authority.find(target) is None
+            and self._may_ask(host)
+        )  # fmt: skip
+
+    def _followed(self, question: _wire.Message, found: Found) -> Found:
+        """The answer, with what the cache knows of the name where its alias leads outside our zones."""
+        assert self.cache is not None and found.outside is not None
+        try:
+            more = self.cache.answer(found.outside, question.qtype, self._limit, dnssec=question.dnssec_ok)
+        except DNS_Soft_Error:
+            self._failed += 1
+            found.answer, found.rcode = [], SERVFAIL
+        else:
+            found.answer += more.answer
+            found.authority += more.authority
+            found.rcode = more.rcode
+        return found
 
     def _built(
         self,
         question: _wire.Message,
         code: int,
         extra: int,
-        found: Answer | None,
+        found: Answer | Found | None,
         datagram: bool,
         cookie: bytes,
+        room: int = 0,
     ) -> bytes:
-        limit = min(max(question.udp_size, 512), PAYLOAD) if datagram else 65535
-        flags = 0x8080 | question.flags & 0x7910 | code & 15
+        limit = self._limit_of(question, datagram, room)
+        flags = self._flags(question, code, found)
         name = question.question if question.questions else None
-        answer = found.answer if found else []
-        authority = found.authority if found else []
+        own = found if isinstance(found, Found) else None
+        if own is not None:
+            found = None
+        assert not isinstance(found, Found)
+        answer = own.answer if own else found.answer if found else []
+        authority = own.authority if own else found.authority if found else []
         ttls = [record[3] for record in (*answer, *authority)]
         if found and found.authenticated and (question.dnssec_ok or question.flags & AD):
             flags |= AD  # RFC 6840, section 5.8
         # what was not checked, or says more than was asked for, is for this client only
-        for_all = not (question.flags & CD and self.cache.validates) and (question.dnssec_ok or not flags & AD)
+        validates = self.cache is not None and self.cache.validates
+        for_all = not (question.flags & CD and validates) and (question.dnssec_ok or not flags & AD)
         if for_all and found and not found.stale and ttls and min(ttls) > 0:
             plain = _wire.build(question.id, flags, name, question.qtype, question.qclass, answer, authority)
             # the last tenth of its time takes the long way, where the cache renews what is used
@@ -355,29 +486,35 @@ class Server:
         if cookie:
             options.append((COOKIE, cookie))
         return _wire.build(
-            question.id, flags, name, question.qtype, question.qclass, answer, authority,
+            question.id, flags, name, question.qtype, question.qclass, answer, authority, own.additional if own else (),
             udp_size=PAYLOAD if question.udp_size else 0, dnssec_ok=question.dnssec_ok, extended=code >> 4,
-            options=options, limit=limit,
+            options=options, limit=limit, needed=own.needed if own else 0,
         )  # fmt: skip
 
     # -- looking
 
     def forget(self, name: str = "", subtree: bool = True) -> None:
         """Drop what is known of a name, and with ``subtree`` of all below it; all prepared answers go."""
-        self.cache.forget(name, subtree)
+        if self.cache is not None:
+            self.cache.forget(name, subtree)
+        self._answers.clear()
+
+    def _zone_changed(self) -> None:
         self._answers.clear()
 
     def statistics(self) -> ServerStatistics:
         """Counters since the beginning."""
         return ServerStatistics(
             self._answers.hits, self._answers.misses, self._dropped, self._refused, self._blocked, self._failed,
-            self._stream_queries, len(self._streams), self._open, len(self._answers),
+            self._stream_queries, len(self._streams), self._open, len(self._answers), self._authority.answers,
+            self._authority.transfers, self._authority.updates, self._authority.notifications,
         )  # fmt: skip
 
     def metrics(self) -> str:
         """All counters, of the cache as well, as lines ``coro_dns_NAME NUMBER``, which Prometheus reads."""
         lines = [f"coro_dns_server_{name} {value}" for name, value in self.statistics()._asdict().items()]
-        lines += [f"coro_dns_cache_{name} {value}" for name, value in self.cache.statistics()._asdict().items()]
+        if self.cache is not None:
+            lines += [f"coro_dns_cache_{name} {value}" for name, value in self.cache.statistics()._asdict().items()]
         return "\n".join(lines) + "\n"
 
     def __repr__(self) -> str:
