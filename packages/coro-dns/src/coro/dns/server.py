@@ -363,6 +363,8 @@ class Server:
             key = signed.signature.key if signed else None
             if question.opcode:
                 notify = question.opcode == NOTIFY
+                if not notify and not wait and self._authority.is_kept(question):
+                    return None
                 code = self._authority.notify(question, host, key) if notify else self._authority.update(question, key)
             elif rtype in (IXFR, AXFR):
                 code, messages = self._authority.transfer(question, host, signed, limit if datagram else 0)
@@ -380,18 +382,20 @@ class Server:
                     found = self._followed(question, found)
                     code = found.rcode
                 elif found is not None and found.exists and service.may_ask is None:
-                    self._prepare(question, found)
+                    # where an alias leads out of our zones, the answer depends on who asks, and how
+                    if found.outside is None or self.cache is None:
+                        self._prepare(question, found)
             self._refused += code == REFUSED
         elif question.opcode:
             code = NOTIMP
         elif not question.questions:
             code = FORMERR
-        elif question.qclass != 1 or not recurse or rtype == 41 or rtype >= 249 and rtype < 256:
-            self._refused += 1
-            code = REFUSED  # no recursion was asked for, or no answer can be looked up (RFC 8482 for ANY)
         elif self.cache is None:
             self._refused += 1
             code, extra = REFUSED, NOT_AUTHORITATIVE
+        elif question.qclass != 1 or not recurse or rtype == 41 or rtype >= 249 and rtype < 256:
+            self._refused += 1
+            code = REFUSED  # no recursion was asked for, or no answer can be looked up (RFC 8482 for ANY)
         elif not wait:
             return None
         elif self._is_blocked(name):

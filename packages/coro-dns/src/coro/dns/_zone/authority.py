@@ -1,6 +1,6 @@
 """All zones of a server: which one a message is about, and what it gets.
 
-A question is answered at once, from memory; nothing here waits. Signed messages (TSIG) are checked here, and their
+A question is answered at once, from memory. Nothing here waits but an update of a zone that is kept in a file. Signed messages (TSIG) are checked here, and their
 replies signed.
 """
 
@@ -167,6 +167,11 @@ class Authority:
         service.notified(host)
         return NOERROR
 
+    def is_kept(self, question: _wire.Message) -> bool:
+        """Would an update have to wait for a file?"""
+        service = self.services.get(question.qname)
+        return isinstance(service, Primary) and service.path is not None
+
     def update(self, question: _wire.Message, key: Key | None) -> int:
         """The response code for an update (RFC 2136)."""
         if not question.questions or question.qtype != SOA or question.qclass != 1:
@@ -176,7 +181,10 @@ class Authority:
             return NOTAUTH
         if not isinstance(service, Primary) or key is None or not service.may_update("::", key):
             return REFUSED
+        serial = service.data.serial
         code = update(service.data, question.answer, question.authority)
         if not code:
             self.updates += 1
+            if service.data.serial != serial and not service.is_saved():
+                return SERVFAIL
         return code

@@ -1,8 +1,9 @@
 """How a server has a zone: as its primary, where changes are made, or as a secondary that copies it from others
 (RFC 1034, section 4.3.5; RFC 1996).
 
-A secondary has one thread, which waits for the next time to ask or for a notification. A primary that has changed gets
-a thread that tells the secondaries and writes the file, one at a time: what changes meanwhile is told by the same one.
+A secondary has one thread, which waits for the next time to ask or for a notification. A zone that has changed gets a
+thread that tells the secondaries and one that writes the file: what changes meanwhile is told and written by the same
+ones, once for all changes. The answer to an update waits for the file (RFC 2136, section 3.5), nothing else does.
 
 Nothing is allowed unless it is named: who may transfer the zone, by address or by key, and whose keys may change it.
 """
@@ -84,6 +85,45 @@ def _nothing() -> None:
     pass
 
 
+class _Again:
+    """A thread that does something once more for as long as it is asked to, and then ends."""
+
+    def __init__(self, threads: list[coro.coro], work: Callable[[], object]) -> None:
+        self._threads = threads
+        self._work = work
+        self._is_running = False
+        self._wanted = 0
+        self._done = 0
+        self._was_good = False
+        self._progress = coro.condition_variable()
+
+    def ask(self) -> None:
+        """Have it done, with what is there when it begins."""
+        self._wanted += 1
+        if not self._is_running:
+            self._is_running = True
+            self._threads[:] = [thread for thread in self._threads if not thread.dead]
+            self._threads.append(coro.spawn(self._run))
+
+    def wait(self) -> bool:
+        """Wait until it is done as often as it was asked for. Was it good, the last time?"""
+        number = self._wanted
+        while self._done < number and self._is_running:
+            self._progress.wait()
+        return self._done >= number and self._was_good
+
+    def _run(self) -> None:
+        try:
+            while self._done < self._wanted:
+                number = self._wanted
+                self._was_good = bool(self._work())
+                self._done = number
+                self._progress.wake_all()
+        finally:
+            self._is_running = False
+            self._progress.wake_all()
+
+
 class Service:
     """What is common to both: a zone that a server answers for. `data` is None as long as there is none."""
 
@@ -102,8 +142,8 @@ class Service:
         #: Of the server that has it: called when answers may be others than before.
         self.on_change: Callable[[], object] = _nothing
         self._threads: list[coro.coro] = []
-        self._telling = False
-        self._changed_again = False
+        self._saving = _Again(self._threads, self._save)
+        self._telling = _Again(self._threads, self._tell)
         self._running = False
 
     @property
@@ -122,9 +162,11 @@ class Service:
         self._running = True
 
     def stop(self) -> None:
-        """End all threads; called by the server."""
+        """End all threads, when the last change is in the file; called by the server."""
         self._running = False
-        threads, self._threads = self._threads, []
+        self._saving.wait()
+        threads = list(self._threads)
+        self._threads.clear()
         for thread in threads:
             if not thread.dead:
                 thread.shutdown()
@@ -134,33 +176,30 @@ class Service:
     def changed(self) -> None:
         """Tell the others and write the file, without waiting here."""
         self.on_change()
-        if not self._running or not (self.notify or self.path):
-            return
-        if self._telling:
-            self._changed_again = True
-            return
-        self._telling = True
-        self._threads = [thread for thread in self._threads if not thread.dead]
-        self._threads.append(coro.spawn(self._tell))
+        if self._running and self.path is not None:
+            self._saving.ask()
+        if self._running and self.notify:
+            self._telling.ask()
 
-    def _tell(self) -> None:
+    def is_saved(self) -> bool:
+        """Wait until all changes so far are in the file, if there is one. Are they?"""
+        return self.path is None or self._saving.wait()
+
+    def _save(self) -> bool:
+        if self.data is None or self.path is None:
+            return False
         try:
-            while True:
-                self._changed_again = False
-                if self.data is None:
-                    return
-                if self.path is not None:
-                    try:
-                        save(self.data, self.path)
-                    except OSError as e:
-                        LOG("zone not written", self.name, str(self.path), str(e))
-                with coro.group() as threads:
-                    for server in self.notify:
-                        threads.spawn(self._tell_one, server)
-                if not self._changed_again:
-                    return
-        finally:
-            self._telling = False
+            save(self.data, self.path)
+        except OSError as e:
+            LOG("zone not written", self.name, str(self.path), str(e))
+            return False
+        return True
+
+    def _tell(self) -> bool:
+        with coro.group() as threads:
+            for server in self.notify:
+                threads.spawn(self._tell_one, server)
+        return True
 
     def _tell_one(self, server: Address) -> None:
         if self.data is None:
@@ -179,7 +218,8 @@ class Primary(Service):
     ``zone`` is a ``Zone``. ``transfer`` says who may copy it: networks such as ``"192.0.2.0/24"`` and ``Key`` objects;
     ``update`` whose keys may change it (:rfc:`2136`). By default that is nobody. ``notify`` are servers, an address or
     pairs of an address and a port, that are told about each change (:rfc:`1996`), signed with ``notify_key`` if there
-    is one, from the address ``source``. With ``path`` the zone is written to that file after each change.
+    is one, from the address ``source``. With ``path`` the zone is written to that file after each change,
+    and an update (:rfc:`2136`) is answered when it is there; if it cannot be written, with SERVFAIL.
 
     Whoever reaches the server may ask for records of the zone, unless ``ask`` names networks and keys.
     """
