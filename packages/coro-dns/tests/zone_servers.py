@@ -4,13 +4,20 @@ notifications; and zones to compare what they answer with."""
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import dns.message
 from real_programs import HOST, Server, find_program
 
+import coro
+from coro.dns.tsig import Key
+
+ORIGIN = "example.test"
 SECRET = "bXkgc2VjcmV0IGlzIG5vdCBhIHNlY3JldCBhdCBhbGw="
+
+KEY = Key("key.test", SECRET)
 
 PLAIN = """
 $ORIGIN example.test.
@@ -173,3 +180,15 @@ class Bind(Named):
             text += f'zone "{zone}" {{ type {self.kind}; file "{path}"; {self.zone_more} }};\n'
         (folder / "named.conf").write_text(text)
         return [self._program, "-g", "-n", "1", "-c", str(folder / "named.conf")]
+
+
+def knot_acl(key: Key | None, remotes: str = "") -> str:
+    """Whoever has the key, or everybody on this machine, may do everything at a Knot."""
+    signed = "    key: key.test\n" if key else ""
+    return remotes + f"acl:\n  - id: all\n    address: {HOST}\n{signed}    action: [transfer, notify, update]\n"
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for something that another program does."""
+    while not condition():
+        coro.sleep_relative(0.02)

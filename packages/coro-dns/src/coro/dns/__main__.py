@@ -15,8 +15,11 @@ from typing import Any
 import coro
 from coro.dns import DNS_Error, DNS_Hard_Error, _ask
 from coro.dns._values import type_name
+from coro.dns._zone.settings import load, split
 from coro.dns.cache import dns_cache, root_anchors
+from coro.dns.exceptions import DNS_Zone_Error
 from coro.dns.server import Server
+from coro.dns.zone import Primary, Secondary
 from coro.prefork import Worker
 
 __all__ = ["main"]
@@ -24,17 +27,10 @@ __all__ = ["main"]
 
 def _address(text: str) -> tuple[str, int]:
     """``127.0.0.1``, ``127.0.0.1:5353``, ``::1``, ``[::1]:5353``."""
-    host, port = text, ""
-    if text.startswith("["):
-        host, _, port = text[1:].partition("]")
-        port = port.removeprefix(":")
-    elif text.count(":") == 1:
-        host, _, port = text.partition(":")
     try:
-        return host, int(port or 53)
-    except ValueError:
-        said = f"expected an address such as 127.0.0.1:5353 or [::1]:53, not {text!r}"
-        raise argparse.ArgumentTypeError(said) from None
+        return split(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from None
 
 
 def _forward(text: str) -> tuple[str, list[tuple[str, int]]]:
@@ -87,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="over UDP answer only questions with a cookie of this server (RFC 7873), others ask again over TCP",
     )
+    serve.add_argument("--zones", type=Path, metavar="FILE", help="zones of its own: a TOML file, see the manual")
+    serve.add_argument("--no-cache", action="store_true", help="answer from --zones only, and look nothing up")
     _ask.options(commands.add_parser("query", parents=[both], help="ask a question"))
     cache = commands.add_parser("cache", help="look into the cache of a running resolver, or clean it")
     cache.add_argument("name", nargs="?", default="", help="only this name and those below it")
@@ -137,14 +135,15 @@ def _page(server: Server, request: bytes) -> str:
     its header to another site unasked."""
     words = request.split(b"\r\n", 1)[0].split()
     kind, _, name = (words[1] if len(words) > 1 else b"").decode("ascii", "replace").partition("?")
-    if kind == "/forget" and words[0] == b"POST" and b"\r\nCoro-Dns: forget\r\n" in request:
-        dropped = server.cache.forget(name, True)
+    cache = server.cache
+    if kind == "/forget" and cache is not None and words[0] == b"POST" and b"\r\nCoro-Dns: forget\r\n" in request:
+        dropped = cache.forget(name, True)
         server.forget(name, True)
         return f"{dropped}\n"
-    if kind == "/cache":
+    if kind == "/cache" and cache is not None:
         return "".join(
             f"{owner}\t{left}\t{rtype}\t{json.dumps(_plain(data))}\n"
-            for owner, rtype, left, data in server.cache.dump()
+            for owner, rtype, left, data in cache.dump()
             if not name or owner == name or owner.endswith("." + name)
         )
     return server.metrics()
@@ -165,12 +164,24 @@ def _metrics(listener: coro.sock, server: Server) -> None:
             pass  # whoever asked has gone
 
 
+def _zones(options: argparse.Namespace) -> list[Primary | Secondary]:
+    """The server's own zones. Raises DNS_Zone_Error, OSError."""
+    zones = load(options.zones) if options.zones else []
+    if options.workers > 1 and any(isinstance(zone, Secondary) or zone.may_update for zone in zones):
+        raise DNS_Zone_Error("zones that are copied or updated belong to one process: leave --workers away")
+    if options.no_cache and not zones:
+        raise DNS_Zone_Error("--no-cache needs --zones with at least one zone: nothing else could be answered")
+    return zones
+
+
 def _serve(options: argparse.Namespace, worker: Worker | None = None) -> int:
     """One process's part: without a `worker` until it is interrupted."""
     listen = options.listen or [("127.0.0.1", 53)]
+    zones = _zones(options)
     server = Server(
-        _cache(options, options.cache_size),
+        None if options.no_cache else _cache(options, options.cache_size),
         listen,
+        zones=zones,
         allow=options.allow,
         block=_blocked(options.block),
         reuse_port=worker is not None,
@@ -179,6 +190,7 @@ def _serve(options: argparse.Namespace, worker: Worker | None = None) -> int:
     )
     with server, coro.tcp6_sock() if options.metrics and ":" in options.metrics[0] else coro.tcp_sock() as listener:
         lines = ["listening on " + ", ".join(f"{host}:{port}" for host, port in server.addresses)]
+        lines += [f"zone {zone.name}" for zone in zones]
         if options.metrics:
             host, port = options.metrics
             listener.bind((host, port + worker.index if worker and port else port))
@@ -249,6 +261,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the status: 0, 1 without records, 2 if nobody can tell."""
     options = _parsed(arguments)
     options.cookie_secrets = [secrets.token_bytes(16)]  # one for all workers: they share their addresses
+    if options.command == "serve":
+        try:
+            _zones(options)
+        except (OSError, DNS_Zone_Error) as e:
+            print(f"coro.dns: {e}", file=sys.stderr)
+            return 2
     if options.command == "serve" and options.workers > 1:
         if any(not port for _, port in options.listen or ()):
             print("coro.dns: several workers share their addresses, so --listen needs a port", file=sys.stderr)

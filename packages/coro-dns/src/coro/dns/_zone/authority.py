@@ -1,7 +1,7 @@
 """All zones of a server: which one a message is about, and what it gets.
 
-A question is answered at once, from memory. Nothing here waits but an update of a zone that is kept in a file. Signed messages (TSIG) are checked here, and their
-replies signed.
+A question is answered at once, from memory. Nothing here waits but an update of a zone that is kept in a file. Signed
+messages (TSIG) are checked here, and their replies signed.
 """
 
 from __future__ import annotations

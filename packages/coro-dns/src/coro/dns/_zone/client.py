@@ -68,6 +68,10 @@ def _connected(server: Address, tls: Any, name: str, source: str) -> Iterator[An
         yield sock if tls is None else coro.tls.context(tls).wrap(sock, server_hostname=name or server[0])
 
 
+def _text(error: BaseException) -> str:
+    return "the connection ended too early" if isinstance(error, EOFError) else str(error) or type(error).__name__
+
+
 def _send(stream: Any, message: bytes) -> None:
     stream.send(len(message).to_bytes(2, "big") + message)
 
@@ -126,7 +130,7 @@ def exchange(
             data = _message(stream)
         reply = _wire.parse(data)
     except (OSError, EOFError, coro.TimeoutError, coro.tls.TLSError) as e:
-        raise _error(origin, server, f"no reply: {e or type(e).__name__}") from e
+        raise _error(origin, server, f"no reply: {_text(e)}") from e
     except ValueError as e:
         raise _error(origin, server, str(e)) from e
     if not _fits(reply, query, origin):
@@ -212,5 +216,5 @@ def receive(
             raise
         raise _error(origin, server, e.error_string, name) from e
     except (OSError, EOFError, coro.TimeoutError, coro.tls.TLSError, ValueError) as e:
-        raise _error(origin, server, str(e) or type(e).__name__, name) from e
+        raise _error(origin, server, _text(e), name) from e
     return receiver
