@@ -421,6 +421,15 @@ def _generic(version: str, name: str, kind: int, *, certificate: bool = False) -
     yield case("data-inside", half_then((DATA, b"x")), {UNEXPECTED, BAD_MAC, DECODE})
     # TLS 1.3 ignores it (RFC 8446, 5); an empty record must not be sent (5.1), and OpenSSL ignores it
     yield case("ccs-inside", half_then((CCS, b"\1")), {UNEXPECTED, DECODE, BAD_MAC}, version == "TLSv1.3")
+    yield case("fatal-alert-before", after_first([(ALERT, b"\2\x28")]), set())
+    yield case("fatal-alert-inside", half_then((ALERT, b"\2\x28")), set())
+    yield case("end-before", after_first([(ALERT, b"\1\0")]), set())
+    yield case("end-inside", half_then((ALERT, b"\1\0")), set())
+    # before TLS 1.3 the other half may follow
+    yield case("cut-alert-before", after_first([(ALERT, b"\2")]), {DECODE, UNEXPECTED, BAD_MAC}, version == "TLSv1.2")
+    yield case("many-warnings-before", after_first([(ALERT, b"\1\x5a")] * 20), set())
+    # user_canceled: the client gives up, for which it also says close_notify (RFC 8446, 6.1)
+    yield case("warning-before", after_first([(ALERT, b"\1\x5a")]), {"close_notify", SILENT, UNEXPECTED}, harmless=True)
     yield case("empty-record-before", after_first([(HANDSHAKE, b"")]), {UNEXPECTED, DECODE, BAD_MAC}, harmless=True)
     for seed in range(4):
         # it may have hit the random bytes or the name: then the client finds that the keys differ, or nobody does

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 import pytest
-from ssl_support import in_jumping_loop, in_loop, outcome, until
+from ssl_support import LIMIT, in_jumping_loop, in_loop, outcome, until
 
 import coro
 from coro.ssl import HandshakeTimeout, TLSError, new_ctx
 from coro.testing import faults, stream_pair, wait_all_blocked
 
 pytestmark = pytest.mark.slow
+both = pytest.mark.parametrize("backend", ["openssl", "tlslite"])
 
 
 def echo(conn, address):
@@ -19,20 +20,25 @@ def echo(conn, address):
         conn.sendall(data)
 
 
+@pytest.mark.parametrize(
+    ("backend", "handshakes", "streaming"),
+    [("openssl", 1000, 100), ("tlslite", 60, 10)],  # one of tlslite-ng takes as long as twenty of OpenSSL
+    ids=["openssl", "tlslite"],
+)
 @in_loop
-def test_a_thousand_handshakes_while_a_hundred_connections_stream(authority):
-    server = new_ctx(authority.issue("localhost").pem)
-    client = new_ctx(ca=authority.pem)
-    block = os.urandom(10_000)
+def test_a_thousand_handshakes_while_a_hundred_connections_stream(authority, backend, handshakes, streaming):
+    server = new_ctx(authority.issue("localhost").pem, backend=backend, handshake_timeout=LIMIT)
+    client = new_ctx(ca=authority.pem, handshake_timeout=LIMIT)
+    block = os.urandom(10_000 if backend == "openssl" else 100)
     with coro.Server(echo, ("127.0.0.1", 0), wrap=server.accept) as running:
 
         def connected():
             return client.wrap(coro.connect(running.addresses[0]), server_hostname="localhost")
 
-        silent = [coro.connect(running.addresses[0]) for _ in range(100)]
-        streams = [connected() for _ in range(100)]
+        silent = [coro.connect(running.addresses[0]) for _ in range(streaming)]
+        streams = [connected() for _ in range(streaming)]
         done = False
-        moved = [0] * 100
+        moved = [0] * streaming
 
         def stream(number):
             with streams[number] as conn:
@@ -46,18 +52,18 @@ def test_a_thousand_handshakes_while_a_hundred_connections_stream(authority):
                 conn.send(b"hello")
                 return conn.recv_exact(5)
 
-        threads = [coro.spawn(stream, number) for number in range(100)]
-        results = [coro.spawn(once) for _ in range(1000)]
-        assert [thread.get() for thread in results] == [b"hello"] * 1000
+        threads = [coro.spawn(stream, number) for number in range(streaming)]
+        results = [coro.spawn(once) for _ in range(handshakes)]
+        assert [thread.get() for thread in results] == [b"hello"] * handshakes
         until(lambda: min(moved) > 0)
         done = True
         for thread in threads:
             thread.get()
-        assert server.statistics().handshakes == 1100 and server.statistics().failed == 0
+        assert server.statistics().handshakes == handshakes + streaming and server.statistics().failed == 0
         for one in silent:
             one.close()
         until(lambda: running.statistics().active == 0)
-        assert running.statistics().wrap_failures == 100 and running.statistics().failed == 0
+        assert running.statistics().wrap_failures == streaming and running.statistics().failed == 0
 
 
 @in_loop
@@ -81,12 +87,13 @@ def test_silent_clients_are_cut_at_the_deadline(authority):
             server.wrap(there, server_side=True, handshake_timeout=0)
 
 
+@both
 @in_jumping_loop
-def test_random_bytes_in_the_place_of_records(authority):
+def test_random_bytes_in_the_place_of_records(authority, backend):
     """Whatever comes, in the handshake and after it: a typed error, and nothing stays open."""
-    server = new_ctx(authority.issue("localhost").pem)
-    client = new_ctx(ca=authority.pem)
-    for seed in range(150):
+    server = new_ctx(authority.issue("localhost").pem, backend=backend)
+    client = new_ctx(ca=authority.pem, backend=backend)
+    for seed in range(150 if backend == "openssl" else 30):
         left, right = stream_pair()
         bad = faults.faulty_stream(left, faults.corrupt(probability=0.002 if seed % 2 else 0.05), seed=seed)
 
@@ -110,10 +117,11 @@ def test_random_bytes_in_the_place_of_records(authority):
         assert left.closed and right.closed
 
 
+@both
 @in_loop
-def test_records_of_every_kind_after_the_handshake(authority):
+def test_records_of_every_kind_after_the_handshake(authority, backend):
     """Alerts, handshake messages and huge records in the clear, where only encrypted ones may be."""
-    server = new_ctx(authority.issue("localhost").pem)
+    server = new_ctx(authority.issue("localhost").pem, backend=backend)
     client = new_ctx(ca=authority.pem)
     for kind in (0, 20, 21, 22, 23, 24, 255):
         for body in (b"", b"\x01\x00", b"\x02\x28", bytes(100), bytes(18_000)):

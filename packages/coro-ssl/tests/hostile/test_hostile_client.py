@@ -1,4 +1,4 @@
-"""Broken handshakes, 421 of them, to a server of each back end: no crash, no hang, the right alert.
+"""Broken handshakes, 484 of them, to a server of each back end: no crash, no hang, the right alert.
 
 What is broken, and which alerts are right, is in hostile_client.py.
 """

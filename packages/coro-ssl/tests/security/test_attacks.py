@@ -1,12 +1,11 @@
-"""What peers and the line between can do to a connection of either back end: cut it anywhere, hold it, interrupt it,
-change it. Each has a typed error for its end, and leaves the rest alone."""
+"""What peers and the line between can do to a connection of either back end: cut it anywhere, hold it, change it. Each
+has a typed error for its end, and leaves the rest alone."""
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
@@ -215,177 +214,11 @@ def _copy(source: Any, target: Any) -> None:
         target.send(data)
 
 
-class _Stop(Exception):
-    """The interruption of a test."""
-
-
-def interrupted(action: Callable[[], Any], step: int) -> tuple[Any, bool]:
-    """Run ``action`` in a thread, and interrupt it the ``step``-th time that everybody waits. What it did, and whether
-    it was interrupted."""
-    thread = coro.spawn(_outcome, action)
-    for _ in range(step):
-        testing.wait_all_blocked()
-        if thread.dead:
-            break
-    if thread.dead:
-        return thread.get(), False
-    thread.raise_exception(_Stop)
-    testing.wait_all_blocked()
-    return thread.get(), True
-
-
 def _outcome(action: Callable[[], Any]) -> Any:
     try:
         return action()
     except BaseException as e:
         return e
-
-
-def slow_pipe() -> tuple[Any, Any, list[Any], tuple[Any, Any]]:
-    """Two socks with a thread between, which passes on a few bytes each time that everybody waits."""
-    ours, a = coro.socketpair()
-    theirs, b = coro.socketpair()
-
-    def drip(source: Any, target: Any) -> None:
-        try:
-            while data := source.recv(211):
-                testing.wait_all_blocked()
-                target.send(data)
-        except OSError:
-            pass  # one side has closed with bytes unread
-        with contextlib.suppress(OSError):
-            target.shutdown(coro.SHUT.WR)
-
-    return ours, theirs, [coro.spawn(drip, a, b), coro.spawn(drip, b, a)], (a, b)
-
-
-@both
-@versions
-@pytest.mark.parametrize("side", ["client", "server"])
-@pytest.mark.slow
-def test_a_handshake_is_interrupted_at_every_wait(backend: str, version: str, side: str) -> None:
-    """The interruption leaves as itself, the sock is closed, the other side has a typed error."""
-
-    def main() -> None:
-        server, client = contexts(backend, version)
-        for step in range(1, 60):
-            client.forget_sessions()
-            ours, theirs, drips, ends = slow_pipe()
-            actions = {
-                "client": lambda sock=ours: client.wrap(sock, server_hostname="localhost", handshake_timeout=None),
-                "server": lambda sock=theirs: server.wrap(sock, True, handshake_timeout=None),
-            }
-            mine, other = (ours, theirs) if side == "client" else (theirs, ours)
-            thread = coro.spawn(_outcome, actions["server" if side == "client" else "client"])
-            outcome, stopped = interrupted(actions[side], step)
-            if not stopped:
-                assert not isinstance(outcome, BaseException)
-                outcome.close()
-            else:
-                assert isinstance(outcome, _Stop), outcome
-                assert mine.closed
-            thread.join(tls_peers.LIMIT)
-            seen = thread.get()
-            assert not isinstance(seen, BaseException) or isinstance(seen, (TLSError, ConnectionError)), seen
-            if not isinstance(seen, BaseException):
-                seen.close()
-            for sock in (mine, other, *ends):
-                sock.close()
-            for drip in drips:
-                drip.shutdown() if not drip.dead else None
-                drip.join(tls_peers.LIMIT)
-            if not stopped:
-                return
-        raise AssertionError("the handshake has no end")
-
-    with testing.no_leaks():
-        coro.run(main)
-
-
-@both
-@versions
-def test_a_read_that_is_interrupted_anywhere_loses_nothing(backend: str, version: str) -> None:
-    """The stream drips in; the reader is interrupted at every wait, and has every byte in the end."""
-    data = random.Random(5).randbytes(3000)
-
-    def main() -> None:
-        server, client = contexts(backend, version)
-        ours, theirs = coro.socketpair()
-        thread = coro.spawn(server.wrap, theirs, True)
-        stream = client.wrap(ours, server_hostname="localhost")
-        other = thread.get()
-        ours2, theirs2 = coro.socketpair()
-        cipher = _records(other, theirs2, data)
-        got = b""
-        feeding = coro.spawn(_feed, theirs, cipher)
-        interruptions = 0
-        while len(got) < len(data):
-            part, stopped = interrupted(partial(stream.recv_exact, len(data) - len(got)), 1)
-            if stopped:
-                assert isinstance(part, _Stop)
-                interruptions += 1
-                part = stream.recv(100) if stream.pending() else b""
-            got += part
-        assert got == data and interruptions > 3
-        feeding.join(tls_peers.LIMIT)
-        for one in (ours2, theirs2, stream, other):
-            one.close()
-
-    with testing.no_leaks():
-        coro.run(main)
-
-
-def _records(stream: Any, instead: Any, data: bytes) -> bytes:
-    """The ciphertext for ``data``, taken from the stream before it is sent."""
-    engine = stream.engine
-    left = memoryview(data)
-    while left:
-        left = left[engine.tls.write(left) :]
-    out: bytes = engine.outgoing.read()
-    return out
-
-
-def _feed(sock: Any, data: bytes) -> None:
-    for i in range(0, len(data), 97):
-        testing.wait_all_blocked()
-        sock.send(data[i : i + 97])
-
-
-@both
-@versions
-def test_a_write_that_is_interrupted_is_completed(backend: str, version: str) -> None:
-    """A peer that does not read: the writer is interrupted; later the rest of the records leaves first, each byte once
-    (https://github.com/gevent/gevent/issues/317)."""
-    chunk = random.Random(1).randbytes(40000 if backend == "tlslite" else 400000)
-
-    def main() -> None:
-        server, client = contexts(backend, version)
-        ours, theirs = coro.socketpair()
-        for sock in (ours, theirs):
-            sock.setsockopt(coro.SOL.SOCKET, coro.SO.SNDBUF, 4096)
-            sock.setsockopt(coro.SOL.SOCKET, coro.SO.RCVBUF, 4096)
-        thread = coro.spawn(server.wrap, theirs, True)
-        stream = client.wrap(ours, server_hostname="localhost")
-        other = thread.get()
-        sent = 0
-        for _ in range(3):
-            outcome, stopped = interrupted(lambda: stream.sendall(chunk), 1)
-            assert stopped and isinstance(outcome, _Stop)
-            assert 0 <= outcome.bytes_sent < len(chunk)  # type: ignore[attr-defined]
-            sent += outcome.bytes_sent  # type: ignore[attr-defined]
-        last = b"and this is the end"
-        writer = coro.spawn(lambda: (stream.sendall(last), stream.shutdown(coro.SHUT.WR)))
-        got = b""
-        while part := other.recv(65536):
-            got += part
-        writer.join(tls_peers.LIMIT)
-        assert got.endswith(last)
-        assert len(got) == sent + len(last)
-        for one in (stream, other):
-            one.close()
-
-    with testing.no_leaks():
-        coro.run(main)
 
 
 @both

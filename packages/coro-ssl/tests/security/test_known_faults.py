@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import tls_peers
 from ssl_support import in_loop, outcome
+from tlslite.constants import KeyUpdateMessageType
 
 import coro
-from coro.ssl import HandshakeError, TLSError, new_ctx, sock
+from coro.ssl import HandshakeError, ProtocolError, TLSError, new_ctx, sock
+from coro.testing import wait_all_blocked
 
 #: What is no greeting: plain text, a greeting without contents, an alert.
 WRONG = (b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", b"\x15\x03\x03\x00\x02\x02\x28")
@@ -115,6 +117,60 @@ def test_silent_clients_leave_no_descriptors(backend: str) -> None:
     assert context.statistics().timeouts == 20
     for silent in ends:
         silent.close()
+
+
+@both
+@in_loop
+def test_a_peer_that_does_not_read_costs_no_memory(backend: str) -> None:
+    """CVE-2024-12254: what was written to a slow peer was kept without limit. Here each of twenty senders waits, and
+    what is encrypted ahead are two records."""
+    stream, other = _connected(backend, "openssl")
+    senders = [coro.spawn(outcome, stream.send, bytes(1_000_000)) for _ in range(20)]
+    wait_all_blocked()
+    assert stream.statistics().senders == 19
+    assert stream.statistics().unsent <= 2 * (16384 + 64)
+    stream.sock.close()
+    assert all(isinstance(sender.get(), (coro.ClosedError, ConnectionError)) for sender in senders)
+    other.close()
+
+
+@both
+@in_loop
+def test_answers_that_nobody_takes_are_limited(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer asks for new keys again and again, sends data between, and receives none of the answers."""
+    monkeypatch.setattr("coro.tls._stream.ANSWERS_MOST", 3000)
+    other, stream = _connected("tlslite", backend)
+
+    def read() -> None:
+        while stream.recv(1):
+            pass
+
+    reader = coro.spawn(outcome, read)
+    connection = other.engine._connection  # type: ignore[attr-defined]
+    most = 0
+    for _ in range(400):
+        for _ in connection.send_keyupdate_request(KeyUpdateMessageType.update_requested):
+            pass
+        connection.send_data(b"x")
+        other.sock.send(bytes(other.engine.outgoing.read()))
+        wait_all_blocked()
+        most = max(most, stream.statistics().unsent)
+        if reader.dead:
+            break
+    assert most <= 3100
+    assert isinstance(reader.get(), ProtocolError)
+    assert "provoked 3000 bytes of answers" in str(reader.get())
+    stream.close()
+    other.close()
+
+
+def _connected(client: str, server: str) -> tuple[Any, Any]:
+    """Streams of two back ends over sockets that keep little."""
+    here, there = coro.socketpair()
+    for end in (here, there):
+        end.setsockopt(coro.SOL.SOCKET, coro.SO.SNDBUF, 4096)
+    accepting = coro.spawn(tls_peers.server(server).wrap, there, server_side=True)
+    return tls_peers.client(client).wrap(here, server_hostname="localhost"), accepting.get()
 
 
 @pytest.mark.slow
