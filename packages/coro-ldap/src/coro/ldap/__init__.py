@@ -13,6 +13,7 @@
     ldif        entries and changes as text
     ad          the forms of Active Directory
     schema      what a server knows of attributes and object classes
+    sync        changes of a directory as they are made
 
 This file holds names only.
 """
@@ -22,7 +23,7 @@ from __future__ import annotations
 from coro.ldap._core import explained as _explained
 
 with _explained():
-    from coro.ldap import ad, client, controls, filters, ldif, protocol, query, sasl, schema, url
+    from coro.ldap import ad, client, controls, filters, ldif, protocol, query, sasl, schema, sync, url
     from coro.ldap.client import Client, Referrals
     from coro.ldap.dn import DN, escape_dn_value
     from coro.ldap.exceptions import (
@@ -84,5 +85,6 @@ __all__ = [
     "query",
     "sasl",
     "schema",
+    "sync",
     "url",
 ]

@@ -181,13 +181,40 @@ cdef class Pending(TimerTarget):
     cdef bint _ready(self):
         return bool(self._items) or (self._final is not None and not self._final_fetched)
 
+    def ready(self, timeout):
+        """Wait until `next` need not wait; whether that is so after `timeout` seconds, None for any time.
+
+        The operation goes on if not, and also if the thread is interrupted.
+        """
+        if not self._ready() and self.error is None:
+            self._check_alone()
+            self._wait_until(timeout)
+        return self._ready() or self.error is not None
+
     cdef int _wait(self, object timeout) except -1:
-        cdef Link link = self._link
-        cdef coro me = running_thread()
+        self._check_alone()
+        try:
+            self._wait_until(timeout)
+            if not self._ready():
+                if self.error is not None:
+                    raise again(self.error)
+                raise LDAPTimeout(self.give_up(f"expected an answer of the server within {timeout:g} s, got none"))
+        except BaseException:
+            self.give_up("the thread that waited for the answer was interrupted")
+            raise
+        return 0
+
+    cdef int _check_alone(self) except -1:
         if self._thread is not None:
-            raise SimultaneousError(me, self._thread, self)
+            raise SimultaneousError(running_thread(), self._thread, self)
         if self._final_fetched and self.error is None:
             raise StateError("expected to be asked before the last answer was fetched: there is no other")
+        return 0
+
+    cdef int _wait_until(self, object timeout) except -1:
+        """Wait for something, the end, or the time."""
+        cdef Link link = self._link
+        cdef coro me = running_thread()
         link.waiting += 1
         if link._paused:
             link._resume()
@@ -196,17 +223,8 @@ cdef class Pending(TimerTarget):
         try:
             if timeout is not None and self.error is None:
                 timer_add(self, deadline_after(timeout))
-            while not self._ready():
-                if self.error is not None:
-                    raise again(self.error)
-                if self._expired:
-                    raise LDAPTimeout(
-                        self.give_up(f"expected an answer of the server within {timeout:g} s, got none")
-                    )
+            while not (self._ready() or self.error is not None or self._expired):
                 suspend(me, WAIT_OBJECT, link)
-        except BaseException:
-            self.give_up("the thread that waited for the answer was interrupted")
-            raise
         finally:
             timer_cancel(self)
             self._thread = None

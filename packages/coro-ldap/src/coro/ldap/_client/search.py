@@ -81,6 +81,13 @@ class Search:
         finally:
             self.close()
 
+    def ready(self, timeout: float | None) -> bool:
+        """Wait until there is something to take, or the end; whether that is so after `timeout` seconds.
+
+        The search goes on if not, and also if the thread is interrupted, which otherwise abandons it.
+        """
+        return self.result is not None or self._pending.ready(timeout)
+
     def skip(self) -> bool:
         """Pass over what has arrived; whether that was the end, and `result` is there.  Does not wait."""
         op = None if self.result is not None else self._pending.last()
