@@ -1,6 +1,8 @@
-"""Processor time of the server for each answer while dnsperf asks as fast as it can. Every name was asked before.
+"""Processor time of the server for each answer while dnsperf asks as fast as it can.
 
-nsd has the names in a zone; ours, unbound and dnsmasq have them in their caches, from such an nsd. The servers are
+What is asked: names that were all asked before ("known"), or names that do not exist and are never asked twice ("new"),
+of which a server of its own zones still has to say so. nsd has the names in a zone; ours has them in a zone, too, or in
+its cache like unbound and dnsmasq, from such an nsd. The servers are
 started on free ports of 127.0.0.1; dnsperf, nsd, unbound and dnsmasq (dnsmasq-base) are Debian packages.
 """
 
@@ -33,19 +35,26 @@ def used(pids: list[int]) -> float:
     return total / float(os.sysconf("SC_CLK_TCK"))
 
 
-def asked(at: int, folder: str, names: int, *limits: str) -> int:
+#: More names than a server answers in the time.
+NEW = 2_000_000
+
+
+def asked(at: int, folder: str, names: int, *limits: str, what: str = "known") -> int:
     """Run dnsperf; how many answers came."""
-    (Path(folder) / "names").write_text("".join(f"n{i} A\n" for i in range(names)))
+    lines = (f"n{i} A\n" for i in range(names)) if what == "known" else (f"x{i}.new A\n" for i in range(NEW))
+    (Path(folder) / "names").write_text("".join(lines))
     command = ["dnsperf", "-s", HOST, "-p", str(at), "-d", f"{folder}/names", *limits]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     line = next(line for line in done.stdout.splitlines() if "Queries completed" in line)
     return int(line.split()[2])
 
 
-def measured(at: int, folder: str, names: int, seconds: int, cpu: Callable[[], float]) -> Figures:
+def measured(
+    at: int, folder: str, names: int, seconds: int, cpu: Callable[[], float], what: str = "known"
+) -> Figures:
     assert asked(at, folder, names, "-n", "1", "-q", "50") == names
     began, before = time.perf_counter(), cpu()
-    count = asked(at, folder, names, "-l", str(seconds), "-c", "4", "-q", "200")
+    count = asked(at, folder, names, "-l", str(seconds), "-c", "4", "-q", "200", what=what)
     return {"cpu": cpu() - before, "wall": time.perf_counter() - began, "count": count}
 
 
@@ -66,10 +75,14 @@ def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
         child.wait()
 
 
+def zone_text(names: int) -> str:
+    zone = ". 3600 IN SOA a.root. nobody. 1 3600 900 86400 300\n. 3600 NS a.root.\na.root. 3600 A 127.0.0.1\n"
+    return zone + "".join(f"n{i}. 3600 A 192.0.2.1\n" for i in range(names))
+
+
 @contextmanager
 def running_nsd(folder: str, names: int, at: int) -> Iterator[subprocess.Popen[bytes]]:
-    zone = ". 3600 IN SOA a.root. nobody. 1 3600 900 86400 300\n. 3600 NS a.root.\na.root. 3600 A 127.0.0.1\n"
-    (Path(folder) / "zone").write_text(zone + "".join(f"n{i}. 3600 A 192.0.2.1\n" for i in range(names)))
+    (Path(folder) / "zone").write_text(zone_text(names))
     (Path(folder) / "nsd.conf").write_text(
         f'server:\n ip-address: {HOST}@{at}\n username: ""\n zonesdir: "{folder}"\n database: ""\n'
         f' pidfile: "{folder}/pid"\n zonelistfile: "{folder}/list"\n xfrdfile: "{folder}/xfrd"\n xfrdir: {folder}\n'
@@ -80,11 +93,11 @@ def running_nsd(folder: str, names: int, at: int) -> Iterator[subprocess.Popen[b
         yield child
 
 
-def nsd(names: int, seconds: int) -> Figures:
+def nsd(names: int, seconds: int, zone: bool = True, what: str = "known") -> Figures:
     at = port()
     with tempfile.TemporaryDirectory() as folder, running_nsd(folder, names, at) as child:
         pids = family(child.pid)
-        return measured(at, folder, names, seconds, lambda: used(pids))
+        return measured(at, folder, names, seconds, lambda: used(pids), what)
 
 
 def unbound(names: int, seconds: int) -> Figures:
@@ -109,16 +122,18 @@ def dnsmasq(names: int, seconds: int) -> Figures:
             return measured(at, folder, names, seconds, lambda: used([child.pid]))
 
 
-def coro(names: int, seconds: int) -> Figures:
+def coro(names: int, seconds: int, zone: bool = False, what: str = "known") -> Figures:
     import coro
     from coro.dns.cache import dns_cache
     from coro.dns.server import Server
+    from coro.dns.zone import Zone
 
     def serve(folder: str, root: int) -> Figures:
-        cache = dns_cache(2 * names, roots=[(HOST, root)])
-        with Server(cache, [(HOST, 0)]) as server:
+        cache = None if zone else dns_cache(2 * names, roots=[(HOST, root)])
+        zones = [Zone.from_text(zone_text(names), ".")] if zone else []
+        with Server(cache, [(HOST, 0)], zones=zones) as server:
             at = server.addresses[0][1]
-            figures: Figures = coro.in_thread(measured, at, folder, names, seconds, time.process_time)
+            figures: Figures = coro.in_thread(measured, at, folder, names, seconds, time.process_time, what)
             return figures
 
     root = port()

@@ -10,7 +10,7 @@ DISTRIBUTIONS = {"dnspython": "dnspython", "aiodns": "aiodns", "pycares": "pycar
 CAPTIONS = {
     "dns": Caption(
         "Name servers, caches and lookups",
-        "Processor time of an answer under saturating queries, all of them asked before; memory of one cache entry; "
+        "Processor time of an answer under saturating queries, all of them asked before but where it says so; memory of one cache entry; "
         "processor time of a lookup without a cache, a thousand at a time, from unbound on the same machine; "
         "processor time of reading and of writing one response.",
     )
@@ -23,6 +23,21 @@ CASES = (
         "answers.py",
         {"names": 1000, "seconds": 4},
         (Rival("unbound", 2.8), Rival("dnsmasq", 2.0), Rival("nsd")),
+    ),
+    Case(
+        "dns",
+        "answers from a zone",
+        "answers.py",
+        {"names": 1000, "seconds": 4, "zone": True},
+        (Rival("nsd", 4.0),),
+    ),
+    # What a flood of names by chance costs: each answer is made, none is prepared.
+    Case(
+        "dns",
+        "names that a zone does not have",
+        "answers.py",
+        {"names": 1000, "seconds": 4, "zone": True, "what": "new"},
+        (Rival("nsd"),),
     ),
     Case(
         "dns",
