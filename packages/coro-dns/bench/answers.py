@@ -1,9 +1,9 @@
 """Processor time of the server for each answer while dnsperf asks as fast as it can.
 
 What is asked: names that were all asked before ("known"), or names that do not exist and are never asked twice ("new"),
-of which a server of its own zones still has to say so. nsd has the names in a zone; ours has them in a zone, too, or in
-its cache like unbound and dnsmasq, from such an nsd. The servers are
-started on free ports of 127.0.0.1; dnsperf, nsd, unbound and dnsmasq (dnsmasq-base) are Debian packages.
+of which a server with zones still has to say so. nsd has the names in a zone; ours has them in a zone, too, or in its
+cache like unbound and dnsmasq, from such an nsd. The servers are started on free ports of 127.0.0.1; dnsperf, nsd,
+unbound and dnsmasq (dnsmasq-base) are Debian packages.
 """
 
 from __future__ import annotations

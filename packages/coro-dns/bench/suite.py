@@ -37,7 +37,7 @@ CASES = (
         "names that a zone does not have",
         "answers.py",
         {"names": 1000, "seconds": 4, "zone": True, "what": "new"},
-        (Rival("nsd"),),
+        (Rival("nsd", 4.0),),
     ),
     Case(
         "dns",
