@@ -49,9 +49,7 @@ def asked(at: int, folder: str, names: int, *limits: str, what: str = "known") -
     return int(line.split()[2])
 
 
-def measured(
-    at: int, folder: str, names: int, seconds: int, cpu: Callable[[], float], what: str = "known"
-) -> Figures:
+def measured(at: int, folder: str, names: int, seconds: int, cpu: Callable[[], float], what: str = "known") -> Figures:
     assert asked(at, folder, names, "-n", "1", "-q", "50") == names
     began, before = time.perf_counter(), cpu()
     count = asked(at, folder, names, "-l", str(seconds), "-c", "4", "-q", "200", what=what)
