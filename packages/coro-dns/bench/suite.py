@@ -11,8 +11,8 @@ CAPTIONS = {
     "dns": Caption(
         "Name servers, caches and lookups",
         "Processor time of an answer under saturating queries, all of them asked before but for names that a zone does "
-        "not have; memory of one cache entry; processor time of a lookup without a cache, a thousand at a time, from unbound on the same machine; "
-        "processor time of reading and of writing one response.",
+        "not have; memory of one cache entry; processor time of a lookup without a cache, a thousand at a "
+        "time, from unbound on the same machine; processor time of reading and of writing one response.",
     )
 }
 CASES = (
