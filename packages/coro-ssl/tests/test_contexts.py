@@ -1,4 +1,4 @@
-"""`coro.ssl.new_ctx`: what a context is told, and what it does with it, on the OpenSSL back end."""
+"""`coro.ssl.new_ctx`: what a context is told, and what it does with it. Connections are those of both back ends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import os
 import ssl
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -128,17 +129,25 @@ def test_no_secret_is_shown(issued):
 # -- connections
 
 
+@pytest.fixture(params=["openssl", pytest.param("tlslite", marks=pytest.mark.slow)])
+def made(request):
+    """``new_ctx`` for each of the back ends."""
+    return partial(new_ctx, backend=request.param)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @in_loop
-def test_a_connection(authority, issued, version):
-    server = new_ctx(issued.pem, alpn=["http/1.1"], maximum_version=version)
-    client = new_ctx(ca=authority.pem, next_protos=[b"h2", b"http/1.1"], minimum_version="TLSv1.2")
+def test_a_connection(made, authority, issued, version):
+    server = made(issued.pem, alpn=["http/1.1"], maximum_version=version)
+    client = made(ca=authority.pem, next_protos=[b"h2", b"http/1.1"], minimum_version="TLSv1.2")
     here, there = wrapped(client, server)
     with here, there:
         assert here.version() == there.version() == version
         assert here.selected_alpn_protocol() == there.selected_alpn_protocol() == "http/1.1"
         here.send(b"hello")
         assert there.recv_exact(5) == b"hello"
+        there.send(b"and back")  # what comes with TLS 1.3's tickets
+        assert here.recv_exact(8) == b"and back"
         assert here.context is client and there.context is server
         assert here.peer_chain()[0] == issued.der
     for context in (client, server):
@@ -147,87 +156,87 @@ def test_a_connection(authority, issued, version):
 
 
 @in_loop
-def test_the_server_is_verified(authority, issued):
-    server = new_ctx(issued.pem)
+def test_the_server_is_verified(made, authority, issued):
+    server = made(issued.pem)
     stranger = testing.CA("somebody else")
     for client, name in (
-        (new_ctx(ca=stranger.pem), "localhost"),
-        (new_ctx(), "localhost"),
-        (new_ctx(ca=authority.pem), "example.org"),
+        (made(ca=stranger.pem), "localhost"),
+        (made(), "localhost"),
+        (made(ca=authority.pem), "example.org"),
     ):
         mine, theirs = both_fail(client, server, name)
         assert isinstance(mine, CertificateError) and isinstance(theirs, TLSError)
         assert theirs.alert_name in ("unknown_ca", "bad_certificate")
         assert client.statistics().failed == 1
     with pytest.raises(ValueError, match="server_hostname"):
-        wrapped(new_ctx(ca=authority.pem), server, None)
-    here, there = wrapped(new_ctx(verify=False), server, None)
+        wrapped(made(ca=authority.pem), server, None)
+    here, there = wrapped(made(verify=False), server, None)
     here.close()
     there.close()
-    here, there = wrapped(new_ctx(ca=authority.pem, check_hostname=False), server, None)
+    here, there = wrapped(made(ca=authority.pem, check_hostname=False), server, None)
     here.close()
     there.close()
 
 
 @pytest.mark.parametrize("kind", ["expired", "not yet", "wrong use"])
 @in_loop
-def test_certificates_that_are_not_accepted(authority, kind):
-    made = {
+def test_certificates_that_are_not_accepted(made, authority, kind):
+    refused = {
         "expired": lambda: authority.issue("localhost", starts_in=-10, days=5),
         "not yet": lambda: authority.issue("localhost", starts_in=5),
         "wrong use": lambda: authority.issue("localhost", server=False),
     }[kind]()
-    mine, theirs = both_fail(new_ctx(ca=authority.pem), new_ctx(made.pem))
+    mine, theirs = both_fail(made(ca=authority.pem), made(refused.pem))
     assert isinstance(mine, CertificateError) and mine.verify_code
     assert theirs.alert_name in ("certificate_expired", "bad_certificate", "unsupported_certificate")
 
 
 @in_loop
-def test_a_chain_and_an_authority_with_limits(authority):
+def test_a_chain_and_an_authority_with_limits(made, authority):
     middle = authority.intermediate(permitted=["example.org"])
     good, bad = middle.issue("www.example.org"), middle.issue("www.example.com")
-    client = new_ctx(ca=authority.pem)
-    here, there = wrapped(client, new_ctx(good.cert_pem, [middle.cert], good.key), "www.example.org")
+    client = made(ca=authority.pem)
+    here, there = wrapped(client, made(good.cert_pem, [middle.cert], good.key), "www.example.org")
     with here, there:
         chain = here.peer_chain()
         assert chain[0] == good.der and (len(chain) == 1 or chain[1] == middle.der)
-    mine, _ = both_fail(client, new_ctx(bad.pem), "www.example.com")
+    mine, _ = both_fail(client, made(bad.pem), "www.example.com")
     assert isinstance(mine, CertificateError)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @in_loop
-def test_clients_show_certificates(authority, issued, version):
+def test_clients_show_certificates(made, authority, issued, version):
     friend = authority.issue("friend", server=False)
     stranger = testing.CA("somebody else").issue("friend", server=False)
-    server = new_ctx(issued.pem, client_ca=authority.pem, maximum_version=version)
-    here, there = wrapped(new_ctx(friend.pem, ca=authority.pem), server)
+    server = made(issued.pem, client_ca=authority.pem, maximum_version=version)
+    here, there = wrapped(made(friend.pem, ca=authority.pem), server)
     with here, there:
         assert there.getpeercert(True) == friend.der
         assert dict(one[0] for one in there.getpeercert()["subject"])["commonName"] == "friend"
     for client, alerts in (
-        (new_ctx(ca=authority.pem), ("certificate_required", "handshake_failure")),
-        (new_ctx(stranger.pem, ca=authority.pem), ("unknown_ca",)),
+        (made(ca=authority.pem), ("certificate_required", "handshake_failure")),
+        (made(stranger.pem, ca=authority.pem), ("unknown_ca",)),
     ):
         mine, theirs = both_fail(client, server)
         assert isinstance(theirs, HandshakeError) and mine.alert_name in alerts
-    optional = new_ctx(issued.pem, client_ca=authority.pem, client_auth="optional", maximum_version=version)
-    here, there = wrapped(new_ctx(ca=authority.pem), optional)
+    optional = made(issued.pem, client_ca=authority.pem, client_auth="optional", maximum_version=version)
+    here, there = wrapped(made(ca=authority.pem), optional)
     with here, there:
         assert there.getpeercert() is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @in_loop
-def test_several_certificates(authority, issued, version):
+def test_several_certificates(made, authority, issued, version):
     hosts = {host: authority.issue(host) for host in ("a.example.org", "*.example.com")}
-    server = new_ctx(
+    server = made(
         issued.pem,
         sni={"A.example.org": hosts["a.example.org"].pem, "*.example.com": tuple(_pair(hosts["*.example.com"]))},
         alpn=["x"],
         maximum_version=version,
     )
-    client = new_ctx(ca=authority.pem, check_hostname=False, alpn=["x"])
+    client = made(ca=authority.pem, check_hostname=False, alpn=["x"])
     for name, shown in (
         ("a.example.org", hosts["a.example.org"]),
         ("b.example.com", hosts["*.example.com"]),
@@ -250,9 +259,9 @@ def _pair(issued):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @in_loop
-def test_sessions_are_resumed(authority, issued, version):
-    server = new_ctx(issued.pem, maximum_version=version)
-    client = new_ctx(ca=authority.pem)
+def test_sessions_are_resumed(made, authority, issued, version):
+    server = made(issued.pem, maximum_version=version)
+    client = made(ca=authority.pem)
     for turn in range(3):
         here, there = wrapped(client, server)
         with here, there:
@@ -276,8 +285,8 @@ def test_sessions_are_resumed(authority, issued, version):
 
 
 @in_loop
-def test_a_server_without_tickets(authority, issued):
-    server, client = new_ctx(issued.pem, tickets=0), new_ctx(ca=authority.pem)
+def test_a_server_without_tickets(made, authority, issued):
+    server, client = made(issued.pem, tickets=0), made(ca=authority.pem)
     for _ in range(2):
         here, there = wrapped(client, server)
         with here, there:
@@ -287,9 +296,9 @@ def test_a_server_without_tickets(authority, issued):
 
 
 @in_loop
-def test_new_certificates_without_a_restart(authority, folder):
-    server = new_ctx(folder / "server.pem", key=folder / "server.key")
-    client = new_ctx(ca=folder / "ca.pem")
+def test_new_certificates_without_a_restart(made, authority, folder):
+    server = made(folder / "server.pem", key=folder / "server.key")
+    client = made(ca=folder / "ca.pem")
     old, theirs = wrapped(client, server)
     renewed = authority.issue("localhost")
     renewed.write(folder)
@@ -314,19 +323,19 @@ def test_new_certificates_without_a_restart(authority, folder):
 
 
 @in_loop
-def test_revoked_certificates(authority):
+def test_revoked_certificates(made, authority):
     ca = testing.CA("with a list")
     good, bad = ca.issue("localhost"), ca.issue("localhost")
     ca.revoke(bad)
-    client = new_ctx(ca=ca.pem, crl=ca.crl_pem())
-    here, there = wrapped(client, new_ctx(good.pem))
+    client = made(ca=ca.pem, crl=ca.crl_pem())
+    here, there = wrapped(client, made(good.pem))
     here.close()
     there.close()
-    mine, theirs = both_fail(client, new_ctx(bad.pem))
+    mine, theirs = both_fail(client, made(bad.pem))
     assert isinstance(mine, CertificateError) and "revoked" in mine.verify_message
     assert theirs.alert_name == "certificate_revoked"
-    server = new_ctx(good.pem, client_ca=ca.pem, crl=ca.crl_pem())
-    mine, theirs = both_fail(new_ctx(bad.pem, ca=ca.pem), server)
+    server = made(good.pem, client_ca=ca.pem, crl=ca.crl_pem())
+    mine, theirs = both_fail(made(bad.pem, ca=ca.pem), server)
     assert isinstance(theirs, CertificateError) and mine.alert_name == "certificate_revoked"
 
 
@@ -389,19 +398,19 @@ def test_one_version_and_cipher(authority, issued):
 
 
 @in_loop
-def test_a_silent_client(authority, issued):
-    server = new_ctx(issued.pem, handshake_timeout=0.01)
+def test_a_silent_client(made, authority, issued):
+    server = made(issued.pem, handshake_timeout=0.01)
     here, there = coro.socketpair()
     with here, pytest.raises(TimeoutError):
         server.accept(there)
     assert server.statistics().timeouts == 1 and server.statistics().failed == 0
     with pytest.raises(ValueError, match="a server needs a certificate"):
-        new_ctx().wrap(coro.socketpair()[0], server_side=True)
+        made().wrap(coro.socketpair()[0], server_side=True)
 
 
 @in_loop
-def test_nothing_is_left(authority, issued):
-    server, client = new_ctx(issued.pem), new_ctx(ca=authority.pem)
+def test_nothing_is_left(made, authority, issued):
+    server, client = made(issued.pem), made(ca=authority.pem)
     gc.collect()
     before = coro.get_live_sockets()
     for _ in range(5):

@@ -155,48 +155,6 @@ def test_keys_are_changed(answer: int) -> None:
         assert read(one) == b"and back"
 
 
-def test_keys_are_changed_by_openssl() -> None:
-    """``k`` and ``K`` of s_client: new keys for one side and for both."""
-    program = find_program("openssl", "openssl")
-
-    def main() -> bytes:
-        with tls_peers.echo_server(tls_peers.server("tlslite")) as echo:
-            ca = str(tls_peers.folder() / "ca.pem")
-            command = [program, "s_client", "-connect", f"127.0.0.1:{echo.port}", "-CAfile", ca]
-            done = coro.in_thread(_dialogue, [*command, "-verify_return_error", "-tls1_3"])
-            assert echo.errors == []
-            return done
-
-    out = coro.run(main)
-    assert out.count(b"KEYUPDATE") == 2
-    assert [word in out for word in (b"one\n", b"two\n", b"three\n")] == [True] * 3
-
-
-def _dialogue(command: list[str]) -> bytes:
-    """Each line is sent when the answer to the last has come: nothing here waits for time."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as peer:
-        assert peer.stdin is not None and peer.stdout is not None
-        out = b""
-        for line, awaited in (
-            (b"one\n", b"one\n"),
-            (b"k\n", b"KEYUPDATE\n"),
-            (b"two\n", b"two\n"),
-            (b"K\n", b"KEYUPDATE\n"),
-            (b"three\n", b"three\n"),
-        ):
-            peer.stdin.write(line)
-            peer.stdin.flush()
-            begin = len(out)
-            while awaited not in out[begin:]:
-                part = peer.stdout.read1(1000)  # type: ignore[attr-defined]
-                assert part, out
-                out += part
-        peer.stdin.write(b"Q\n")
-        peer.stdin.flush()
-        peer.wait(tls_peers.LIMIT)
-        return out
-
-
 class TestSessions:
     @versions
     def test_a_ticket_is_used_once_and_for_its_host(self, version: str) -> None:
