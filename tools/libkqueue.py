@@ -83,33 +83,14 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
 
 def fetch() -> tuple[Path, Path]:
     """The folder of the header, and the library."""
-    from tools.dev.provision import ProvisionError, mirror
+    from tools.dev.provision import ProvisionError, apt_settings
 
     if not list(WORK.glob("root/usr/lib/*/libkqueue.so.0")):
-        keys = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-        if shutil.which("apt-get") is None or not keys.exists():
-            raise Unavailable("this is no Debian, or the package debian-archive-keyring is missing")
+        shutil.rmtree(WORK, ignore_errors=True)
         try:
-            uri = mirror()
+            env = os.environ | apt_settings(WORK, "experimental")
         except ProvisionError as e:
             raise Unavailable(str(e)) from e
-        shutil.rmtree(WORK, ignore_errors=True)
-        for folder in ("parts", "state/lists/partial", "cache/archives/partial"):
-            (WORK / folder).mkdir(parents=True)
-        (WORK / "status").write_text("")
-        (WORK / "parts" / "experimental.sources").write_text(
-            f"Types: deb\nURIs: {uri}\nSuites: experimental\nComponents: main\nSigned-By: {keys}\n"
-        )
-        (WORK / "apt.conf").write_text(
-            'Dir::Etc::sourcelist "/dev/null";\n'
-            f'Dir::Etc::sourceparts "{WORK}/parts";\n'
-            f'Dir::State "{WORK}/state";\n'
-            f'Dir::State::status "{WORK}/status";\n'
-            f'Dir::Cache "{WORK}/cache";\n'
-            'APT::Sandbox::User "root";\n'
-            'Acquire::Check-Valid-Until "false";\n'  # a mirror that is a snapshot
-        )
-        env = dict(os.environ, APT_CONFIG=str(WORK / "apt.conf"))
         run("apt-get", "update", "-qq", env=env)
         run("apt-get", "download", "-qq", *PACKAGES, env=env, cwd=WORK)
         for package in WORK.glob("*.deb"):

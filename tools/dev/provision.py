@@ -83,6 +83,35 @@ def mirror() -> str:
     raise ProvisionError("expected a Debian mirror in /etc/apt/sources.list(.d), found none; name one there")
 
 
+def apt_settings(folder: Path, suite: str, kind: str = "deb") -> dict[str, str]:
+    """What makes apt use `suite` of this machine's mirror alone: a variable for its environment.
+
+    Everything apt keeps goes below `folder`, which is made; the machine's own lists stay as they are. `kind` is "deb"
+    or "deb-src". Raises ProvisionError where there is no mirror or no keyring.
+    """
+    keys = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+    if shutil.which("apt-get") is None or not keys.exists():
+        raise ProvisionError("expected Debian's apt-get and the package debian-archive-keyring; they are missing here")
+    uri = mirror()
+    for name in ("parts", "state/lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "status").write_text("")
+    (folder / "parts" / "only.sources").write_text(
+        f"Types: {kind}\nURIs: {uri}\nSuites: {suite}\nComponents: main\nSigned-By: {keys}\n"
+    )
+    settings = folder / "apt.conf"
+    settings.write_text(
+        'Dir::Etc::sourcelist "/dev/null";\n'
+        f'Dir::Etc::sourceparts "{folder}/parts";\n'
+        f'Dir::State "{folder}/state";\n'
+        f'Dir::State::status "{folder}/status";\n'
+        f'Dir::Cache "{folder}/cache";\n'
+        'APT::Sandbox::User "root";\n'
+        'Acquire::Check-Valid-Until "false";\n'  # a mirror that is a snapshot
+    )
+    return {"APT_CONFIG": str(settings)}
+
+
 def run(step: str, *command: str | Path) -> None:
     """Run one step, quietly; what it printed goes into the error if it fails."""
     try:
