@@ -1,10 +1,10 @@
-"""What Active Directory does in its own way: SIDs, GUIDs, times, account flags, passwords, long lists of values.
+"""What Active Directory does in its own way: SIDs, GUIDs, times, account flags, passwords, long lists, its changes.
 
     from coro.ldap import ad
 
     ad.sid_text(entry.first("objectSid"))           # "S-1-5-21-..."
     ad.all_values(directory, group, "member")       # more than the 1500 that the server gives at once
-    directory.modify(user, {"unicodePwd": [ad.encode_password(new)]})
+    ad.set_password(directory, user, new)
 
 The forms are those of [MS-DTYP] 2.4.2 (SID) and 2.3.4 (GUID), and of [MS-ADTS].  Nothing here keeps anything.
 """
@@ -14,28 +14,35 @@ from __future__ import annotations
 import enum
 import re
 import struct
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from coro.ldap import controls
 from coro.ldap.exceptions import LocalError, RemoteError
-from coro.ldap.filters import Extensible
+from coro.ldap.filters import Extensible, Filter
+from coro.ldap.protocol import Entry, SearchRequest
 
 if TYPE_CHECKING:
-    import coro.ldap.client
+    from coro.ldap.client import client
 
 __all__ = [
     "AccountControl",
+    "Changes",
     "all_values",
+    "change_password",
     "encode_password",
     "from_filetime",
     "guid",
     "guid_bytes",
     "has_flags",
     "in_chain",
+    "set_password",
     "sid_bytes",
     "sid_text",
     "to_filetime",
+    "unlock",
 ]
 
 #: Matching rules of [MS-ADTS] 3.1.1.3.4.4.
@@ -141,6 +148,32 @@ def encode_password(password: str) -> bytes:
     return f'"{password}"'.encode("utf-16-le")
 
 
+def set_password(directory: client, dn: str, new: str) -> None:
+    """Give somebody another password, as an administrator.
+
+    directory: a client with TLS.  dn: whose.  Raises TLSRequired, and results: UnwillingToPerform for a password that
+    the rules of the domain do not allow, InsufficientAccessRights.
+    """
+    directory.check_secret()
+    directory.modify(dn, {"unicodePwd": [encode_password(new)]})
+
+
+def change_password(directory: client, dn: str, old: str, new: str) -> None:
+    """Change a password as the one whose it is.
+
+    directory: a client with TLS.  dn: whose.  Raises TLSRequired, and results: ConstraintViolation for a wrong old
+    password, or a new one that the rules of the domain do not allow.
+    """
+    directory.check_secret()
+    values = [encode_password(old)], [encode_password(new)]
+    directory.modify(dn, [("delete", "unicodePwd", values[0]), ("add", "unicodePwd", values[1])])
+
+
+def unlock(directory: client, dn: str) -> None:
+    """Let somebody in again who was locked out after wrong passwords ([MS-ADA1], lockoutTime).  Raises results."""
+    directory.modify(dn, {"lockoutTime": ["0"]})
+
+
 def in_chain(attribute: str, dn: str) -> Extensible:
     """The filter for entries that lead to `dn`, also through others: ``in_chain("memberOf", group)``."""
     return Extensible(attribute, dn, rule=IN_CHAIN)
@@ -151,7 +184,7 @@ def has_flags(attribute: str, bits: int) -> Extensible:
     return Extensible(attribute, str(int(bits)), rule=BIT_AND)
 
 
-def all_values(directory: coro.ldap.client.client, dn: str, attribute: str, limit: int = 10_000_000) -> list[bytes]:
+def all_values(directory: client, dn: str, attribute: str, limit: int = 10_000_000) -> list[bytes]:
     """All values of an attribute, of which Active Directory gives 1500 at once ([MS-ADTS] 3.1.1.3.1.3.3).
 
     directory: a client.  dn: of the entry.  limit: how many values at most.  Raises NoSuchObject and other results;
@@ -187,3 +220,56 @@ def _ranged(attributes: dict[str, list[bytes]]) -> tuple[int, int | None, list[b
             if match is not None:
                 return int(match[1]), None if match[2] == "*" else int(match[2]), values
     return None
+
+
+class Changes:
+    """Changes(directory, base, filter="(objectClass=*)", attributes=None, *, cookie=b"", flags=0, size=1048576)
+
+    What has changed in a domain since a cookie ([MS-ADTS] 3.1.1.3.4.1.3).  Iterating gives each entry that has, with
+    the attributes that have; all entries without a cookie.  Deleted ones come with ``isDeleted``.
+
+    directory: a client.  base: the name of the domain or another naming context, no other.  filter, attributes: as in a
+    search.  cookie: that of the last time.  flags: those of `controls.DirSync`, such as 1 to see only what the user may
+    read; without it the user has to have the right to replicate.  size: bytes of an answer at most.
+
+    `cookie` says where the last answer ended; keep it when the loop is over.  Iterating again gives what has changed
+    since.  Raises results, and RemoteError if an answer has no cookie.
+    """
+
+    def __init__(
+        self,
+        directory: client,
+        base: str,
+        filter: Filter | str = "(objectClass=*)",
+        attributes: Iterable[str] | None = None,
+        *,
+        cookie: bytes = b"",
+        flags: int = 0,
+        size: int = 1 << 20,
+    ) -> None:
+        self._directory = directory
+        self._request = SearchRequest(base, 2, filter, tuple(attributes or ()))
+        self._flags = flags
+        self._size = size
+        #: Where the last answer ended.
+        self.cookie = cookie
+
+    def __repr__(self) -> str:
+        return f"<Changes of {self._request.base!r:.100}>"
+
+    def __iter__(self) -> Iterator[Entry]:
+        more = True
+        while more:
+            control = controls.DirSync(self._flags, self._size, self.cookie)
+            with self._directory.stream(self._request, [control]) as answer:
+                for batch in answer.batches():
+                    for one in batch:
+                        if isinstance(one, Entry):
+                            yield one
+            found = None if answer.result is None else controls.find(answer.result, controls.DirSync)
+            if found is None:
+                raise RemoteError("expected a DirSync control with the answer, got none: is the base a naming context?")
+            if found.flags and found.cookie == self.cookie:
+                raise RemoteError("expected another cookie with each answer, got the same one again")
+            self.cookie = found.cookie
+            more = bool(found.flags)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ldap_client_support import Conversation, Scripted, in_loop
 
-from coro.ldap import LocalError, RemoteError, ad
-from coro.ldap.protocol import SearchRequest
+from coro.ldap import LocalError, RemoteError, TLSRequired, ad, controls
+from coro.ldap.controls import DirSync
+from coro.ldap.protocol import ADD, DELETE, REPLACE, Change, Message, SearchRequest, SearchResultReference
 
 SID = bytes.fromhex("01020000000000052000000020020000")
 
@@ -114,5 +115,72 @@ def test_ranges_that_do_not_follow(name: str) -> None:
     def run() -> None:
         with Scripted(script) as server, server.client() as directory, pytest.raises(RemoteError, match="number"):
             ad.all_values(directory, "cn=g", "member")
+
+    run()
+
+
+@in_loop
+def test_passwords() -> None:
+    old, new = b'"\0o\0"\0', b'"\0n\0"\0'
+    with Scripted() as server, server.client() as directory:
+        ad.set_password(directory, "cn=x", "n")
+        ad.change_password(directory, "cn=x", "o", "n")
+        ad.unlock(directory, "cn=x")
+        assert [one.op.changes for one in server.conversations[0].seen] == [
+            [Change(REPLACE, "unicodePwd", [new])],
+            [Change(DELETE, "unicodePwd", [old]), Change(ADD, "unicodePwd", [new])],
+            [Change(REPLACE, "lockoutTime", [b"0"])],
+        ]
+        directory._loopback = False
+        for refused in (
+            lambda: ad.set_password(directory, "cn=x", "n"),
+            lambda: ad.change_password(directory, "", "", ""),
+        ):
+            with pytest.raises(TLSRequired):
+                refused()
+
+
+@in_loop
+def test_changes_since_a_cookie() -> None:
+    asked = []
+
+    def script(peer: Conversation) -> None:
+        while (request := peer.next()) is not None:
+            if not isinstance(request.op, SearchRequest):
+                continue
+            [control] = controls.parse(request.controls, request=True)
+            asked.append(control)
+            number = int(control.cookie or b"0") + 1
+            peer.entry(request, f"cn={number}")
+            peer.send(Message(request.id, SearchResultReference(("ldap://elsewhere",)), ()))
+            # The cookie is in the answer, and whether there is more.
+            peer.answer(request, controls=(DirSync(number % 3, 0, b"%d" % number).control(),))
+
+    with Scripted(script) as server, server.client() as directory:
+        changes = ad.Changes(directory, "dc=x", attributes=["cn"], flags=1, size=500)
+        assert [entry.dn for entry in changes] == ["cn=1", "cn=2", "cn=3"] and changes.cookie == b"3"
+        assert asked == [DirSync(1, 500), DirSync(1, 500, b"1"), DirSync(1, 500, b"2")]
+        # A loop that is left early keeps the last whole answer.
+        for entry in changes:
+            if entry.dn == "cn=5":
+                break
+        assert changes.cookie == b"4" and repr(changes) == "<Changes of 'dc=x'>"
+        assert [entry.dn for entry in changes] == ["cn=5", "cn=6"]
+
+
+@pytest.mark.parametrize("answer", [(), (DirSync(1, 0, b"same").control(),)], ids=["none", "the same"])
+def test_changes_without_an_end(answer: tuple) -> None:
+    def script(peer: Conversation) -> None:
+        while (request := peer.next()) is not None and isinstance(request.op, SearchRequest):
+            peer.answer(request, controls=answer)
+
+    @in_loop
+    def run() -> None:
+        with (
+            Scripted(script) as server,
+            server.client() as directory,
+            pytest.raises(RemoteError, match="cookie|DirSync"),
+        ):
+            list(ad.Changes(directory, "dc=x"))
 
     run()
