@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from ssl_support import LIMIT, in_jumping_loop, in_loop, outcome, until
+from ssl_support import LIMIT, THOROUGH, in_jumping_loop, in_loop, outcome, until
 
 import coro
 from coro.ssl import HandshakeTimeout, TLSError, new_ctx
@@ -22,7 +22,10 @@ def echo(conn, address):
 
 @pytest.mark.parametrize(
     ("backend", "handshakes", "streaming"),
-    [("openssl", 1000, 100), ("tlslite", 60, 10)],  # one of tlslite-ng takes as long as twenty of OpenSSL
+    [
+        ("openssl", 1000, 100),
+        ("tlslite", 1000 if THOROUGH else 60, 100 if THOROUGH else 10),
+    ],  # one of tlslite-ng takes as long as twenty of OpenSSL
     ids=["openssl", "tlslite"],
 )
 @in_loop
@@ -93,7 +96,7 @@ def test_random_bytes_in_the_place_of_records(authority, backend):
     """Whatever comes, in the handshake and after it: a typed error, and nothing stays open."""
     server = new_ctx(authority.issue("localhost").pem, backend=backend)
     client = new_ctx(ca=authority.pem, backend=backend)
-    for seed in range(150 if backend == "openssl" else 30):
+    for seed in range(1000 if THOROUGH else 150 if backend == "openssl" else 30):
         left, right = stream_pair()
         bad = faults.faulty_stream(left, faults.corrupt(probability=0.002 if seed % 2 else 0.05), seed=seed)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tls_peers
+from ssl_support import THOROUGH
 
 import coro
 from coro import testing
@@ -49,6 +50,30 @@ class Line:
                 self.passed[upwards] += len(data)
                 target.send(data)
         except OSError:
+            pass
+        finally:
+            self._a.close()
+            self._b.close()
+
+
+class AlertLine(Line):
+    """A line on which an alert in the clear comes before one of the records that go one way."""
+
+    def __init__(self, number: int, alert: bytes, upwards: bool) -> None:
+        self._left, self._alert, self._way = number, alert, upwards
+        self.done = False
+        super().__init__()
+
+    def _pass(self, source: Any, target: Any, upwards: bool) -> None:
+        try:
+            while head := source.recv_exact(5):
+                if upwards == self._way and not self.done:
+                    self.done = self._left == 0
+                    self._left -= 1
+                    if self.done:
+                        target.send(b"\x15\3\3\0\2" + self._alert)
+                target.send(head + source.recv_exact(int.from_bytes(head[3:], "big")))
+        except (OSError, EOFError):
             pass
         finally:
             self._a.close()
@@ -112,7 +137,7 @@ def test_the_line_is_cut_at_every_byte(backend: str, version: str, upwards: bool
             or version == "TLSv1.2"
         )
         total = whole.passed[upwards]
-        steps = range(total) if backend == "openssl" else range(0, total, 37)
+        steps = range(0, total, 1 if backend == "openssl" or THOROUGH else 37)
         for cut in steps:
             client.forget_sessions()
             errors, said = talk(client, server, Line(cut, upwards))
@@ -124,6 +149,33 @@ def test_the_line_is_cut_at_every_byte(backend: str, version: str, upwards: bool
                 assert not isinstance(error, CertificateError), (cut, error)
             # who sent everything may have seen a clean end; who was cut off may not
             assert ("server saw the end" if upwards else "client saw the end") not in said, (cut, said)
+
+    with testing.no_leaks():
+        coro.run(main)
+
+
+@both
+@versions
+@pytest.mark.slow
+@pytest.mark.parametrize("upwards", [True, False], ids=["to the server", "to the client"])
+def test_an_alert_in_the_clear_before_every_record(backend: str, version: str, upwards: bool) -> None:
+    """Handshake, data, end: who gets it has an error, never a clean end; the other side has a typed one."""
+
+    def main() -> None:
+        server, client = contexts(backend, version)
+        for alert in (b"\2\x28", b"\1\0", b"\2\xff"):
+            for number in range(20):
+                client.forget_sessions()
+                line = AlertLine(number, alert, upwards)
+                errors, said = talk(client, server, line)
+                if not line.done:
+                    break  # there are no more records
+                for error in errors:
+                    assert isinstance(error, (TLSError, ConnectionError, EOFError)), (number, error)
+                    assert not isinstance(error, CertificateError), (number, error)
+                assert errors, (number, said)
+                assert ("server saw the end" if upwards else "client saw the end") not in said, (number, said)
+            assert number >= 4
 
     with testing.no_leaks():
         coro.run(main)
@@ -183,7 +235,7 @@ def test_every_changed_byte_is_noticed(backend: str, version: str) -> None:
     def main() -> None:
         server, client = contexts(backend, version)
         length = 5 + 5 + 17 + (7 if version == "TLSv1.2" else 0)
-        for at in range(0, length, 1 if backend == "openssl" else 4):
+        for at in range(0, length, 1 if backend == "openssl" or THOROUGH else 4):
             ours, theirs = coro.socketpair()
             middle, last = coro.socketpair()
             thread = coro.spawn(server.wrap, last, True)
