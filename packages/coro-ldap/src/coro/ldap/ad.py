@@ -1,4 +1,4 @@
-"""What Active Directory does in its own way: SIDs, GUIDs, times, account flags, passwords, long lists, its changes.
+"""What Active Directory does in its own way: SIDs, GUIDs, times, account flags, rights, passwords, long lists, changes.
 
     from coro.ldap import ad
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import enum
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from coro.ldap import controls
+from coro.ldap._descriptor import AccessRight, AccessRule, RuleFlag, RuleKind, SecurityDescriptor, sid_bytes, sid_text
 from coro.ldap.exceptions import LocalError, RemoteError
 from coro.ldap.filters import Extensible, Filter
 from coro.ldap.protocol import Entry, SearchRequest
@@ -28,8 +28,13 @@ if TYPE_CHECKING:
     from coro.ldap.client import client
 
 __all__ = [
+    "AccessRight",
+    "AccessRule",
     "AccountControl",
     "Changes",
+    "RuleFlag",
+    "RuleKind",
+    "SecurityDescriptor",
     "all_values",
     "change_password",
     "encode_password",
@@ -49,7 +54,6 @@ __all__ = [
 BIT_AND: Final = "1.2.840.113556.1.4.803"
 IN_CHAIN: Final = "1.2.840.113556.1.4.1941"
 
-_SID = re.compile(r"S-1-(0x[0-9a-fA-F]{1,12}|[0-9]{1,15})((?:-[0-9]{1,10}){0,15})", re.ASCII)
 _RANGE = re.compile(r"range=([0-9]{1,10})-([0-9]{1,10}|\*)", re.ASCII | re.IGNORECASE)
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 _NEVER = 0x7FFFFFFFFFFFFFFF
@@ -78,26 +82,6 @@ class AccountControl(enum.IntFlag):
     PASSWORD_EXPIRED = 0x800000
     TRUSTED_TO_AUTHENTICATE_FOR_DELEGATION = 0x1000000
     READ_ONLY_DOMAIN_CONTROLLER = 0x4000000
-
-
-def sid_text(value: bytes) -> str:
-    """A value of objectSid as text, such as ``S-1-5-32-544``.  Raises LocalError if it is none."""
-    if len(value) < 8 or value[0] != 1 or value[1] > 15 or len(value) != 8 + 4 * value[1]:
-        raise LocalError(f"expected a SID of revision 1 with up to 15 parts of four bytes, got {value[:80]!r}")
-    authority = int.from_bytes(value[2:8], "big")
-    parts = struct.unpack(f"<{value[1]}I", value[8:])
-    return "-".join(["S-1", f"0x{authority:012x}" if authority >> 32 else str(authority), *map(str, parts)])
-
-
-def sid_bytes(text: str) -> bytes:
-    """The value of objectSid for a text, for filters.  Raises LocalError if it is no SID."""
-    match = _SID.fullmatch(text)
-    if match is not None:
-        authority = int(match[1], 0) if match[1].startswith("0x") else int(match[1])
-        parts = [int(part) for part in match[2].split("-")[1:]]
-        if authority < 1 << 48 and all(part < 1 << 32 for part in parts):
-            return bytes([1, len(parts)]) + authority.to_bytes(6, "big") + struct.pack(f"<{len(parts)}I", *parts)
-    raise LocalError(f"expected a SID such as S-1-5-32-544, got {text!r:.80}")
 
 
 def guid(value: bytes) -> UUID:
