@@ -186,6 +186,15 @@ def test_proofs_with_nsec3():
 
 
 @in_loop
+def test_wildcard_opt_out_is_no_unsigned_zone():
+    """Only where the next closer name may have been left out can an unsigned zone be (RFC 5155, section 8.4)."""
+    apex = nsec3("test", ("test", 1), "NS SOA")
+    here = nsec3(("gone.test", -1), ("gone.test", 1))
+    wild = nsec3(("*.test", -1), ("*.test", 1), flags=1)
+    assert Denial(ZONE, [apex, here, wild], Budget()).no_name(name("gone.test")) == PROVEN
+
+
+@in_loop
 def test_proofs_with_nsec():
     cover = nsec("a.test", "z.test. A")
     apex = nsec("test", "a.test. NS SOA")

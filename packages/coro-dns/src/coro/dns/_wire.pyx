@@ -162,7 +162,7 @@ cdef list read_section(Message m, const uint8_t *p, Py_ssize_t n, Py_ssize_t *wh
         if ttl & 0x80000000:
             ttl = 0                                 # RFC 2181, section 8
         names = names_of(rtype, &before)
-        if names and size:
+        if names and (size or klass < 254):         # nothing at all: only in updates (RFC 2136, section 2.5)
             if size < before:
                 raise ValueError("data too short for its type")
             built = bytearray(PyBytes_FromStringAndSize(<char *>p + at, before))

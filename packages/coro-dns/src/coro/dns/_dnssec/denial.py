@@ -109,17 +109,16 @@ class Denial:
             return INSECURE
         if self.nsecs:
             covering = self._covering(name)
-            if covering is None:
-                return ""
+            if covering is None or _wire.below(covering.next, name):
+                return ""  # or it exists, without records, since names are below it
             closest = self._closest_nsec(name, covering)
             return PROVEN if self._covering(b"\1*" + closest) is not None else ""
         closest, opt_out = self._closest_nsec3(name)
         if not closest:
             return ""
-        wild = self._covering3(b"\1*" + closest)
-        if wild is None:
+        if self._covering3(b"\1*" + closest) is None:
             return ""
-        return INSECURE if opt_out or wild.opt_out else PROVEN
+        return INSECURE if opt_out else PROVEN
 
     def no_data(self, name: bytes, rtype: int) -> str:
         """Is it shown that the name has no records of the type (and no alias)? "" if not."""
@@ -159,7 +158,11 @@ class Denial:
         while _wire.labels(closer) > labels + 1:
             closer = _wire.parent(closer)
         if self.nsecs:
-            return PROVEN if self._covering(name) is not None else ""
+            found = self._covering(name)
+            if found is None or _wire.below(found.next, name):
+                return ""
+            # a wildcard further up does not stand in for names below one that exists (RFC 4592, section 3.3.1)
+            return PROVEN if _wire.labels(self._closest_nsec(name, found)) <= labels else ""
         covering = self._covering3(closer)
         return "" if covering is None else INSECURE if covering.opt_out else PROVEN
 

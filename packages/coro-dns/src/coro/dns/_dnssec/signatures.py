@@ -20,7 +20,7 @@ from coro.dns import _wire
 from coro.dns.exceptions import DNS_Validation_Unavailable
 from coro.dns.packet import UnpackError, canonical
 
-__all__ = ["Budget", "Key", "RRset", "Signature", "Spent", "check", "digest_matches", "is_supported"]
+__all__ = ["Budget", "Key", "RRset", "Signature", "Spent", "check", "digest_matches", "is_supported", "named_keys"]
 
 SIGNATURES_MOST = 8  # of one set of records
 KEYS_MOST = 4  # with one tag
@@ -132,6 +132,18 @@ def digest_matches(zone: bytes, key: Key, ds: bytes) -> bool:
     return bool(_DIGESTS[ds[3]](zone + key.data).digest() == ds[4:])
 
 
+def named_keys(zone: bytes, keys: Sequence[Key], all_ds: Iterable[bytes]) -> list[Key] | None:
+    """The keys that DS records name; None if too many have the tag of one, as each costs a digest."""
+    out = []
+    for ds in all_ds:
+        tag = int.from_bytes(ds[:2], "big")
+        same = [key for key in keys if key.tag == tag and key.algorithm == ds[2]]
+        if len(same) > KEYS_MOST:
+            return None
+        out += [key for key in same if key not in out and digest_matches(zone, key, ds)]
+    return out
+
+
 @functools.lru_cache(1000)
 def _verifier(algorithm: int, raw: bytes) -> Callable[[bytes, bytes], object] | None:
     """A function of a signature and what was signed, which raises InvalidSignature; None for what is no key."""
@@ -204,7 +216,9 @@ def signed_data(signature: Signature, rrset: RRset) -> bytes:
 
 def check(rrset: RRset, zone: bytes, keys: Iterable[Key], now: int, budget: Budget) -> tuple[Signature | None, str]:
     """A signature of the records by a key of their zone that is valid, or None and why there is none. Raises Spent."""
-    keys = list(keys)
+    by_tag: dict[tuple[int, int], list[Key]] = {}
+    for key in keys:
+        by_tag.setdefault((key.tag, key.algorithm), []).append(key)
     why = "no signature"
     checks = 0
     count = _wire.labels(rrset.owner) - (rrset.owner[:2] == b"\1*")
@@ -220,7 +234,7 @@ def check(rrset: RRset, zone: bytes, keys: Iterable[Key], now: int, budget: Budg
         if (now - signature.since) & 0xFFFFFFFF >= 1 << 31 or (signature.until - now) & 0xFFFFFFFF >= 1 << 31:
             why = "a signature that is no longer valid, or not yet"
             continue
-        fitting: Sequence[Key] = [k for k in keys if k.tag == signature.tag and k.algorithm == signature.algorithm]
+        fitting: Sequence[Key] = by_tag.get((signature.tag, signature.algorithm), ())
         why = "no key for the signature" if not fitting else "a wrong signature"
         if len(fitting) > KEYS_MOST:
             return None, "too many keys with one tag"

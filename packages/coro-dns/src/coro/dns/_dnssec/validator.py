@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coro.dns import _wire
 from coro.dns._dnssec.denial import DS, INSECURE, NS, NSEC, NSEC3, SOA, Denial
-from coro.dns._dnssec.signatures import Budget, Key, RRset, Signature, Spent, check, digest_matches, is_supported
+from coro.dns._dnssec.signatures import Budget, Key, RRset, Signature, Spent, check, is_supported, named_keys
 from coro.dns._recursive.store import Entry, Signed
 from coro.dns._wire import below, labels, parent, to_text
 from coro.dns.exceptions import DNS_Bogus_Error
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Validator", "anchors_of"]
 
+ROOT = b"\0"
 DNSKEY = 48
 KEPT = 10_000  # zones and names that are none
 KEPT_FOR = 3600.0
@@ -64,6 +65,7 @@ class Validator:
         if signed.secure is None:
             if signed.wrong and signed.until > time.monotonic():
                 raise DNS_Bogus_Error(to_text(name), str(rtype), "", signed.wrong)
+            fresh = work.budget is None
             try:
                 budget = work.budget
                 if budget is None:
@@ -74,10 +76,12 @@ class Validator:
                     signed.secure = self._negative(entry, signed, owner, rtype, work, budget)
             except (_Bogus, Spent) as e:
                 self.bogus += 1
-                signed.wrong = f"validation failed: {e}"
-                signed.until = time.monotonic() + BOGUS_FOR
-                entry.expires = min(entry.expires, signed.until)  # then it is asked for again
-                raise DNS_Bogus_Error(to_text(name), str(rtype), "", signed.wrong) from None
+                wrong = f"validation failed: {e}"
+                if fresh or not isinstance(e, Spent):  # else an alias may have led here from where the work was caused
+                    signed.wrong = wrong
+                    signed.until = time.monotonic() + BOGUS_FOR
+                    entry.expires = min(entry.expires, signed.until)  # then it is asked for again
+                raise DNS_Bogus_Error(to_text(name), str(rtype), "", wrong) from None
         return signed.secure
 
     # -- answers
@@ -94,11 +98,13 @@ class Validator:
         good = self._verified(rrset, zone, keys, entry, budget)
         count = labels(owner) - (owner[:2] == b"\1*")
         if good.labels < count:
-            proofs = self._proofs(signed, zone, keys, budget)
+            proofs = self._proofs(signed, zone, keys, budget, entry)
+            signed.proof = tuple(proofs)
             shown = Denial(zone, proofs, budget).no_closer(owner, good.labels)
             if not shown:
                 raise _Bogus(f"{to_text(owner)} is made of a wildcard, and it is not shown that it does not exist")
             return shown != INSECURE
+        signed.proof = ()
         return True
 
     def _negative(self, entry: Entry, signed: Signed, name: bytes, rtype: int, work: Work, budget: Budget) -> bool:
@@ -112,60 +118,73 @@ class Validator:
             return False
         if not found:
             raise _Bogus(f"nothing shows that {to_text(name)} has no such records, but {to_text(zone)} is signed")
-        shown = self._denied(entry, signed, name, rtype, zone, keys, budget)
+        proofs = self._proofs(signed, zone, keys, budget, entry)
+        denial = Denial(zone, proofs, budget)
+        shown = denial.no_name(name) if entry.hard else denial.no_data(name, rtype)
         if not shown:
             raise _Bogus(f"the proof of {to_text(zone)} does not show that {to_text(name)} has no such records")
+        # RFC 4035, section 3.2.3: what is handed on as authentic was all checked
+        signed.proof = (*proofs, *self._its_soa(entry, signed, zone, keys, budget))
         return shown != INSECURE
 
-    def _denied(
-        self, entry: Entry, signed: Signed, name: bytes, rtype: int, zone: bytes, keys: tuple[Key, ...], budget: Budget
-    ) -> str:
-        denial = Denial(zone, self._proofs(signed, zone, keys, budget, entry), budget)
-        return denial.no_name(name) if entry.hard else denial.no_data(name, rtype)
+    def _its_soa(
+        self, entry: Entry, signed: Signed, zone: bytes, keys: tuple[Key, ...], budget: Budget
+    ) -> Iterable[RRset]:
+        """The SOA record of a negative answer, checked; nothing if there is none."""
+        if entry.soa is None:
+            return ()
+        one = next((one for one in signed.proof if one.rtype == SOA and one.owner == zone), None)
+        if one is None or entry.soa != (zone, one.data[0]):
+            raise _Bogus(f"the SOA record is not that of {to_text(zone)}")
+        self._verified(one, zone, keys, entry, budget)
+        return (one,)
 
-    def _proofs(
-        self, signed: Signed, zone: bytes, keys: tuple[Key, ...], budget: Budget, entry: Entry | None = None
-    ) -> list[RRset]:
-        """The NSEC and NSEC3 records of a reply, each with a valid signature."""
+    def _proofs(self, signed: Signed, zone: bytes, keys: tuple[Key, ...], budget: Budget, entry: Entry) -> list[RRset]:
+        """The NSEC and NSEC3 records of a reply that the zone has signed, each with a valid signature."""
         out = []
         for one in signed.proof:
-            if one.rtype in (NSEC, NSEC3) and below(one.owner, zone):
+            if one.rtype in (NSEC, NSEC3) and self._signer(one.signatures, one.owner) == zone:
                 good = self._verified(one, zone, keys, entry, budget)
                 if good.labels == labels(one.owner) - (one.owner[:2] == b"\1*"):
                     out.append(one)
         return out
 
-    @staticmethod
-    def _signer(signatures: Iterable[bytes], name: bytes) -> bytes:
-        """The zone that signed: at or above the name. Empty if there is none."""
+    def _anchor(self, name: bytes) -> bytes:
+        """The deepest zone at or above a name that has a trust anchor. Empty if there is none."""
+        while name not in self.anchors:
+            if len(name) == 1:
+                return b""
+            name = parent(name)
+        return name
+
+    def _signer(self, signatures: Iterable[bytes], name: bytes) -> bytes:
+        """The zone that signed: at or above the name. Empty if there is none. Zones above its trust anchor do not
+        count: one of them may be unsigned, and a signature in its name would make the name so."""
+        anchor = self._anchor(name)
         for data in signatures:
             one = Signature.read(data)
-            if one is not None and below(name, one.signer):
+            if one is not None and below(name, one.signer) and below(one.signer, anchor or ROOT):
                 return one.signer
         return b""
 
     @staticmethod
-    def _verified(rrset: RRset, zone: bytes, keys: tuple[Key, ...], entry: Entry | None, budget: Budget) -> Signature:
+    def _verified(rrset: RRset, zone: bytes, keys: tuple[Key, ...], entry: Entry, budget: Budget) -> Signature:
         now = int(time.time())
         good, why = check(rrset, zone, keys, now & 0xFFFFFFFF, budget)
         if good is None:
-            if entry is not None:
-                entry.expires = min(entry.expires, time.monotonic() + BOGUS_FOR)
             raise _Bogus(f"{to_text(rrset.owner)} type {rrset.rtype} in {to_text(zone)}: {why}")
-        if entry is not None:  # RFC 4035, section 5.3.3: no longer than the signature
-            left = min(good.ttl, (good.until - now) & 0xFFFFFFFF)
-            entry.expires = min(entry.expires, time.monotonic() + left)
+        # RFC 4035, section 5.3.3: no longer than the signature
+        left = min(good.ttl, (good.until - now) & 0xFFFFFFFF)
+        entry.expires = min(entry.expires, time.monotonic() + left)
         return good
 
     # -- the chain
 
     def _keys(self, name: bytes, work: Work, budget: Budget) -> tuple[bytes, tuple[Key, ...]]:
         """The deepest zone at or above a name, and its keys; none if it is not signed."""
-        zone = name
-        while zone not in self.anchors:
-            if len(zone) == 1:
-                return name, ()  # below no anchor
-            zone = parent(zone)
+        zone = self._anchor(name)
+        if not zone:
+            return name, ()
         keys = self._anchored(zone, work, budget)
         below_it = labels(name) - labels(zone)
         for i in range(below_it - 1, -1, -1):
@@ -198,19 +217,32 @@ class Validator:
     def _step(self, zone: bytes, keys: tuple[Key, ...], name: bytes, work: Work, budget: Budget) -> _Zone:
         """What is at a name below a signed zone."""
         entry, rtype, owner = self._fetch(name, DS, work)
-        expires = min(entry.expires, time.monotonic() + KEPT_FOR)
+        try:
+            return self._below(zone, keys, name, entry, rtype, owner, work, budget)
+        except _Bogus:
+            entry.expires = min(entry.expires, time.monotonic() + BOGUS_FOR)  # it may be better next time
+            raise
+
+    def _below(
+        self, zone: bytes, keys: tuple[Key, ...], name: bytes, entry: Entry, rtype: int, owner: bytes, *how: Any
+    ) -> _Zone:
+        work, budget = how
         signed = entry.signed or Signed((), ())
         if entry.data:
             rrset = RRset(owner, rtype, entry.ttl, entry.data, signed.signatures)
-            self._verified(rrset, zone, keys, entry, budget)
+            good = self._verified(rrset, zone, keys, entry, budget)
+            expires = min(entry.expires, time.monotonic() + KEPT_FOR)
             if rtype != DS:
                 return _Zone(expires, False, ())  # an alias
+            if good.labels != labels(name):
+                raise _Bogus(f"the DS records of {to_text(name)} are made of a wildcard")
             if not any(len(ds) > 4 and is_supported(ds[2], ds[3]) for ds in entry.data):
                 return _Zone(expires, True, ())
             its, until = self._zone_keys(name, list(entry.data), work, budget)
             return _Zone(min(expires, until), True, its)
         denial = Denial(zone, self._proofs(signed, zone, keys, budget, entry), budget)
-        shown = denial.no_name(name) if entry.hard else denial.no_data(name, DS)
+        expires = min(entry.expires, time.monotonic() + KEPT_FOR)
+        shown = denial.no_name(owner) if entry.hard else denial.no_data(name, DS)
         if not shown:
             raise _Bogus(f"the proof of {to_text(zone)} does not show that {to_text(name)} has no DS records")
         if shown == INSECURE:
@@ -221,6 +253,15 @@ class Validator:
     def _zone_keys(self, zone: bytes, all_ds: list[bytes], work: Work, budget: Budget) -> tuple[tuple[Key, ...], float]:
         """The keys of a zone, signed by one that a DS record names; and until when."""
         entry, rtype, _ = self._fetch(zone, DNSKEY, work)
+        try:
+            return self._keys_in(zone, all_ds, entry, rtype, budget)
+        except _Bogus:
+            entry.expires = min(entry.expires, time.monotonic() + BOGUS_FOR)
+            raise
+
+    def _keys_in(
+        self, zone: bytes, all_ds: list[bytes], entry: Entry, rtype: int, budget: Budget
+    ) -> tuple[tuple[Key, ...], float]:
         if rtype != DNSKEY or not entry.data or entry.signed is None:
             raise _Bogus(f"{to_text(zone)} has no keys, but a DS record")
         keys = [key for key in map(Key.read, entry.data) if key is not None]
@@ -229,10 +270,14 @@ class Validator:
             usable = [ds for ds in usable if ds[3] != 1]  # RFC 4509, section 3
         if len(usable) > DS_MOST:
             raise _Bogus(f"{to_text(zone)} has {len(usable)} DS records")
-        named = [key for key in keys if any(digest_matches(zone, key, ds) for ds in usable)]
+        named = named_keys(zone, keys, usable)
+        if named is None:
+            raise _Bogus(f"{to_text(zone)} has too many keys with one tag")
         rrset = RRset(zone, DNSKEY, entry.ttl, entry.data, entry.signed.signatures)
-        self._verified(rrset, zone, tuple(named), entry, budget)
+        if self._verified(rrset, zone, tuple(named), entry, budget).labels != labels(zone):
+            raise _Bogus(f"the keys of {to_text(zone)} are made of a wildcard")
         entry.signed.secure = True
+        entry.signed.proof = ()
         return tuple(keys), min(entry.expires, time.monotonic() + KEPT_FOR)
 
 

@@ -32,6 +32,8 @@ FIRST, LEAST, MOST = 0.4, 0.2, 3.0
 #: For so long a server that did not answer three times in a row is asked after all others only.
 DEAD = 60.0
 SERVERS = 20_000  # remembered
+#: Then it is asked with EDNS again: without it there are no signatures, and one forged error would take them for good.
+NO_EDNS_FOR = 900.0
 COOKIE, BADCOOKIE = 10, 23  # an EDNS option, a response code (RFC 7873)
 
 _system = random.SystemRandom()
@@ -44,17 +46,22 @@ class BadReply(Exception):
 class ServerMemory:
     """What is known of one server."""
 
-    __slots__ = ("client_cookie", "failures", "no_edns", "no_mixing", "rtt", "server_cookie", "since", "variance")
+    __slots__ = ("client_cookie", "failures", "no_edns_until", "no_mixing", "rtt", "server_cookie", "since", "variance")
 
     def __init__(self) -> None:
         self.rtt = FIRST / 2
         self.variance = FIRST / 8
         self.failures = 0
         self.since = 0.0
-        self.no_edns = False
+        self.no_edns_until = 0.0
         self.no_mixing = False
         self.client_cookie = secrets.token_bytes(8)
         self.server_cookie = b""
+
+    @property
+    def no_edns(self) -> bool:
+        """Did it not understand EDNS a short time ago?"""
+        return self.no_edns_until > time.monotonic()
 
     def limit(self) -> float:
         """How long to wait for it, in seconds: as TCP does (RFC 6298), doubled with each failure."""
@@ -134,14 +141,15 @@ class Network:
             try:
                 reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
                 if reply.rcode in (1, 4) and not memory.no_edns and not reply.udp_size:
-                    memory.no_edns = True  # RFC 6891, section 7: it may not know EDNS
+                    memory.no_edns_until = time.monotonic() + NO_EDNS_FOR  # RFC 6891, section 7: it may not know EDNS
                     reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
                 if reply.rcode == BADCOOKIE:  # RFC 7873, section 5.3: once more with the one that came with it
                     reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
                 if reply.truncated or reply.rcode == BADCOOKIE:
                     reply = self._over_tcp(server, memory, name, rtype, recurse, limit, dnssec)
             except coro.TimeoutError:
-                memory.failed()
+                if limit >= memory.limit():  # it had the time that it takes
+                    memory.failed()
                 raise BadReply("no reply in time") from None
             except (OSError, ValueError, EOFError) as e:
                 memory.failed()

@@ -62,6 +62,7 @@ STALE_MOST = 86400.0  # RFC 8767: one to three days
 STALE_TTL = 30
 PREFETCH_MOST = 500  # renewals stop while so many questions are open
 PREFETCH_SHARE = 10  # a used entry is renewed in the last tenth of its time
+SIGNATURES_KEPT = 16  # of one set
 PROOFS_MOST = 8  # sets of NSEC and NSEC3 records of one reply
 MINIMISE_MOST = 10  # RFC 9156, section 2.3: MAX_MINIMISE_COUNT
 
@@ -289,6 +290,7 @@ class Recursor:
                 return found
             if self.failed.get(key, 0) > time.monotonic():
                 break
+        fresh = not work.sent
         try:
             if self.failed.get(key, 0) > time.monotonic():
                 raise DNS_Soft_Error(to_text(name), str(rtype), "", "the servers failed a moment ago")
@@ -300,8 +302,10 @@ class Recursor:
             finally:
                 del self.running[key]
                 done.set()
-        except DNS_Soft_Error:
-            if top:
+        except DNS_Soft_Error as e:
+            # if it is the work for other names that has left too little for this one, it can be found next time
+            spent = isinstance(e, DNS_Runaway_Query_Error) or work.left() <= 0
+            if top and (fresh or not spent):
                 if len(self.failed) > 10_000:
                     self.failed.clear()
                 self.failed.setdefault(key, 0)
@@ -350,6 +354,7 @@ class Recursor:
         full = labels(name)
         count = full if forward else labels(zone.zone) + 1
         minimised = 0
+        denied = b""
         while True:
             if count >= full or minimised >= MINIMISE_MOST:
                 asked, kind = name, rtype
@@ -364,11 +369,12 @@ class Recursor:
             if isinstance(got, Delegation):
                 zone = got
                 count = max(labels(zone.zone) + 1, min(count, full))
-            elif asked == name and kind == rtype:
-                return got
-            elif got.rtype == DNAME:
+            elif (asked == name and kind == rtype) or got.rtype == DNAME:
+                if denied and not got.entry.hard:
+                    self.entries.drop(key_of(denied, 0))
                 return got
             elif got.entry.hard:
+                denied = asked
                 count = full  # some servers deny names that only have others below them (RFC 9156, section 3)
             else:
                 count += 1
@@ -543,7 +549,7 @@ class Recursor:
                 unique = unique[:1]
             signatures = tuple(
                 one for one in sets.get((owner, RRSIG), (0, []))[1] if int.from_bytes(one[:2], "big") == kind
-            )
+            )[:SIGNATURES_KEPT]
             entry = Entry(time.monotonic() + ttl, ttl, unique, None, False, self._signed(zone, reply, signatures))
             self.entries.put(key_of(owner, kind), entry)
             first = first or _Found(entry, kind, owner)
@@ -566,9 +572,9 @@ class Recursor:
                 known = proofs.setdefault((owner, covered), (ttl, [], []))
                 (known[2] if kind == RRSIG else known[1]).append(data)
         kept = [
-            RRset(owner, kind, ttl, tuple(data), tuple(signed))
+            RRset(owner, kind, ttl, tuple(data), tuple(signed[:SIGNATURES_KEPT]))
             for (owner, kind), (ttl, data, signed) in proofs.items()
-            if data
+            if len(data) == 1
         ]
         return Signed(signatures, tuple(kept[:PROOFS_MOST]))
 
