@@ -1,5 +1,5 @@
-"""A resolver's only upstream, in the hands of the test: zones that are signed here, record by record, so that a test can
-leave out, replay and sign whatever it likes. `Signing` signs for one zone, `World` is the upstream's table of replies."""
+"""A resolver's only upstream, in the hands of the test: zones that are signed here, record by record, so that a test
+can leave out, replay and sign whatever it likes. `Signing` signs for one zone, `World` is the table of replies."""
 
 from __future__ import annotations
 

@@ -374,3 +374,24 @@ def test_names_that_are_no_names():
         world.put("www.bank.test", A, [(name(where), kind, 1, 300, b"")], [(name("bank.test"), TYPE.NS, 1, 300, b"")])
         with world.resolver({}) as r, pytest.raises(DNS_Soft_Error):
             r.resolve(name("www.bank.test"), A, seconds=1.0)
+
+
+@in_loop
+def test_keys_that_share_a_tag_with_a_ds_record():
+    """Each would cost a digest: KeyTrap's smaller sister (CVE-2023-50387)."""
+    world = World()
+    pairs = [world.bank.key.data[i : i + 2] for i in range(4, 68, 2)]
+    keys = [world.bank.key.data[:4] + b"".join(pairs[i:] + pairs[:i]) for i in range(20)]
+    all_keys = [(name("bank.test"), TYPE.DNSKEY, 1, 300, data) for data in keys]
+    world.put("bank.test", TYPE.DNSKEY, world.bank.signed(all_keys))
+    with world.resolver() as r, pytest.raises(DNS_Bogus_Error, match="too many keys with one tag"):
+        r.resolve(name("www.bank.test"), A)
+
+
+@in_loop
+def test_keys_made_of_a_wildcard():
+    world = World()
+    keys = world.bank.one("*.test", TYPE.DNSKEY, world.bank.key.data, shown="bank.test")
+    world.put("bank.test", TYPE.DNSKEY, keys)
+    with world.resolver() as r, pytest.raises(DNS_Bogus_Error, match="wildcard"):
+        r.resolve(name("www.bank.test"), A)

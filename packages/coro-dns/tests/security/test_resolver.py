@@ -292,3 +292,52 @@ def test_the_budget_of_one_question():
         with pytest.raises(DNS_Runaway_Query_Error):
             recursor(servers, work=3).resolve(name("a.b.c.d.e.evil"), A)
         assert len(servers.asked) == 3
+
+
+@in_loop
+def test_a_server_that_denies_names_with_others_below():
+    """Its NXDOMAIN for `b.zone`, which was asked for on the way, is forgotten when `a.b.zone` is there."""
+
+    def zone(query):
+        text = _wire.to_text(query.qname)
+        if text.startswith(("a.", "c.")):
+            return reply(query, [record(text, A, "192.0.2.1")])
+        return reply(query, authority=[soa("zone")], rcode=3)
+
+    with fakes({1: lambda query: refer(query, "zone", 2), 2: zone}) as servers:
+        r = recursor(servers)
+        for owner in ("a.b.zone", "c.b.zone"):
+            assert answered(r.resolve(name(owner), A)) == [ADDRESS]
+        assert r.resolve(name("d.b.zone"), A).rcode == 3
+
+
+@in_loop
+def test_one_formerr_does_not_take_edns_for_good(monkeypatch):
+    """It may be forged: it has no question to fit. Without EDNS there are no signatures."""
+    sizes = []
+
+    def server(query):
+        sizes.append(query.udp_size)
+        if len(sizes) == 1:
+            return _wire.build(query.id, 0x8001, None, 0, 0)
+        return reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])
+
+    with fakes({1: server}) as servers:
+        r = recursor(servers)
+        for owner in ("a", "b"):
+            r.resolve(name(owner), A)
+        assert sizes == [1232, 0, 0]
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 901)
+        assert not r.network.memory(servers.root).no_edns
+
+
+@in_loop
+def test_a_short_limit_says_nothing_about_a_server():
+    """Whoever leaves little time for a server, with an alias that came late, cannot make it count as dead."""
+    with fakes({1: lambda query: None}) as servers:
+        r = recursor(servers)
+        for owner in ("a", "b", "c", "d"):
+            with pytest.raises(DNS_Soft_Error):
+                r.resolve(name(owner), A, seconds=0.01)
+        assert not r.network.memory(servers.root).failures
