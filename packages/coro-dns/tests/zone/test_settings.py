@@ -138,6 +138,34 @@ def test_the_command(folder):
                 assert transfer(ORIGIN, (HOST, port), key=KEY).get(f"www.{ORIGIN}", "A") == [(60, "192.0.2.7")]
 
             ask()
+            server.send_signal(signal.SIGHUP)  # a zone that updates change is not read again; the server goes on
+            ask_again = in_loop(lambda: transfer(ORIGIN, (HOST, port), key=KEY).serial)
+            assert ask_again() == 6
         finally:
             server.send_signal(signal.SIGINT)
     assert Zone.read(folder / "zone", ORIGIN).get(f"www.{ORIGIN}", "A")
+
+
+@in_loop
+def test_files_are_read_again(folder, capsys):
+    """After SIGHUP: a zone whose serial has grown is taken, everything else is said."""
+    (folder / "other").write_text(TEXT)
+    one = f'[zone."{ORIGIN}"]\nfile = "zone"\n'
+    two = '[zone."other.test"]\nfile = "other"\n'
+    (folder / "zones").write_text(one + two)
+    options = command._parsed(["serve", "--zones", str(folder / "zones"), "--no-cache"])
+    first, second = zones = command._zones(options)
+    (folder / "zone").write_text(TEXT.replace("admin 5", "admin 6") + "www A 192.0.2.9\n")
+    (folder / "other").write_text(TEXT + "www A 192.0.2.9\n")
+    command._reload(options, zones)
+    said = capsys.readouterr()
+    assert said.out == f"zone {ORIGIN}: serial 5 -> 6\n" and "other.test: the zone has changed, but its" in said.err
+    assert Zone(first.data).get(f"www.{ORIGIN}", "A") and not Zone(second.data).get("www.other.test", "A")
+    (folder / "zones").write_text(one + '[zone."third.test"]\nfile = "zone"\n')
+    command._reload(options, zones)
+    said = capsys.readouterr().err
+    assert "third.test: new zones" in said and "other.test: it goes on" in said
+    (folder / "zone").write_text("nonsense")
+    command._reload(options, zones)
+    assert "nothing is read again" in capsys.readouterr().err
+    assert Zone(first.data).get(f"www.{ORIGIN}", "A")

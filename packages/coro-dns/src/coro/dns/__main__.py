@@ -7,19 +7,21 @@ import argparse
 import functools
 import json
 import secrets
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import coro
+from coro import signal_handler
 from coro.dns import DNS_Error, DNS_Hard_Error, _ask
 from coro.dns._values import type_name
 from coro.dns._zone.settings import load, split
 from coro.dns.cache import dns_cache, root_anchors
 from coro.dns.exceptions import DNS_Zone_Error
 from coro.dns.server import Server
-from coro.dns.zone import Primary, Secondary
+from coro.dns.zone import Primary, Secondary, Zone
 from coro.prefork import Worker
 
 __all__ = ["main"]
@@ -174,6 +176,30 @@ def _zones(options: argparse.Namespace) -> list[Primary | Secondary]:
     return zones
 
 
+def _reload(options: argparse.Namespace, zones: list[Primary | Secondary]) -> None:
+    """Read the files of zones again, all but those that updates change. Serials have to grow."""
+    own = {zone.origin: zone for zone in zones}
+    try:
+        found = _zones(options)
+    except (OSError, DNS_Zone_Error) as e:
+        print(f"coro.dns: nothing is read again: {e}", file=sys.stderr)
+        return
+    for new in found:
+        old = own.pop(new.origin, None)
+        if type(old) is not type(new):
+            print(f"coro.dns: {new.name}: new zones, and those of another kind, need a new start", file=sys.stderr)
+        elif isinstance(old, Primary) and isinstance(new, Primary) and not old.may_update:
+            before = old.data.serial
+            try:
+                Zone(old.data).replace(Zone(new.data))
+            except DNS_Zone_Error as e:
+                print(f"coro.dns: {old.name}: {e}", file=sys.stderr)
+            else:
+                print(f"zone {old.name}: serial {before} -> {old.data.serial}", flush=True)
+    for old in own.values():
+        print(f"coro.dns: {old.name}: it goes on, since only a new start takes zones away", file=sys.stderr)
+
+
 def _serve(options: argparse.Namespace, worker: Worker | None = None) -> int:
     """One process's part: without a `worker` until it is interrupted."""
     listen = options.listen or [("127.0.0.1", 53)]
@@ -197,6 +223,7 @@ def _serve(options: argparse.Namespace, worker: Worker | None = None) -> int:
             listener.listen()
             lines.append("counters on http://{}:{}/".format(*listener.getsockname()[:2]))
             coro.spawn(_metrics, listener, server)
+        signal_handler.register(signal.SIGHUP, lambda signum: _reload(options, zones))
         print("\n".join(lines), flush=True)
         if worker is None:
             coro.event().wait()
