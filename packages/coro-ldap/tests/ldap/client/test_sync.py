@@ -714,11 +714,12 @@ def test_a_silent_server_is_asked_whether_it_is_there() -> None:
                 if len(probes) == 3:
                     server.entry(1, ADD, b"2")
 
-    with provided(script) as server, listener(server, probe=0.001, timeout=0.2) as one:
+    with provided(script) as server, listener(server, probe=0.001) as one:
         assert shown(take(one, 3))[2] == ("Changed", 1, "add", b"2")
         assert len(probes) >= 3 and (probes[0].base, probes[0].scope) == ("", 0)
         assert one.statistics().connected == 1
         frozen = True
+        one._client.default_timeout = 0.01
         [lost] = take(one, 1)
         assert isinstance(lost, Lost) and isinstance(lost.error, LDAPTimeout)
         assert take(one, 2)[1].cookie == b"1"
