@@ -3,17 +3,20 @@
 Two kinds. A "process" workload measures itself and prints JSON. A "server" workload is put under load: it gets one
 core, the load client another (where there are two), and the server's CPU clock is read from outside,
 exactly around a counted number of requests, so that neither start-up nor the connecting phase is part of
-it. Cost: the clock of another process is one system call (clock_getcpuclockid(3)), with nanosecond
+it. A server may have processes of its own (a master with workers): they count, too, as they are when the load is ready.
+Cost: the clock of another process is one system call (clock_getcpuclockid(3)), with nanosecond
 resolution, where /proc/PID/stat counts in hundredths of a second.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import resource
 import select
+import signal
 import subprocess
 import time
 from typing import IO, Any
@@ -42,6 +45,17 @@ def cpu_clock(pid: int) -> float:
     return time.clock_gettime(clock.value)
 
 
+def family(pid: int) -> list[int]:
+    """The process and those that it and they have started, where the kernel tells; otherwise the process alone."""
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or there is no such file
+            for thread in os.listdir(f"/proc/{one}/task"):
+                with open(f"/proc/{one}/task/{thread}/children") as f:
+                    found += map(int, f.read().split())
+    return found
+
+
 def _cores() -> tuple[set[int] | None, set[int] | None]:
     """The server's core and the load client's; None: leave it to the kernel."""
     if not hasattr(os, "sched_getaffinity"):
@@ -51,7 +65,7 @@ def _cores() -> tuple[set[int] | None, set[int] | None]:
 
 
 class _Program:
-    """A child process with line-wise conversation, killed and reaped at the end of its `with` block."""
+    """A child process with line-wise conversation, killed with its descendants at the end of its `with` block."""
 
     def __init__(self, command: list[str], variables: dict[str, str], core: set[int] | None = None) -> None:
         self.command = command
@@ -64,6 +78,9 @@ class _Program:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        for pid in family(self.child.pid)[1:] if self.child.poll() is None else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.child.kill()
         self.child.communicate()
 
@@ -138,10 +155,11 @@ def _server(environment: Environment, case: Case, peer: str) -> Figures:
         numbers = [str(connections), str(load["size"]), str(load["requests"])]
         with _Program([str(client_program), ADDRESS, port, *numbers], environment.variables, client_core) as client:
             client.read()
-            clock = cpu_clock(server.child.pid)
+            processes = family(server.child.pid)
+            clock = sum(map(cpu_clock, processes))
             client.say("go")
             figures: Figures = json.loads(client.read())
-            figures["cpu"] = cpu_clock(server.child.pid) - clock
+            figures["cpu"] = sum(map(cpu_clock, processes)) - clock
             figures["count"] = figures.pop("requests")
             figures["connections"] = connections
             figures["bytes"] = (_resident(server.child.pid) - before) / connections
