@@ -31,8 +31,8 @@ def _case(name: str, kind: str, rivals: tuple[Rival, ...]) -> Case:
 
 
 CASES = (
-    _case("WSGI, 13 bytes", "wsgi", (Rival("bjoern", 1.2), Rival("gunicorn", 0.3))),
-    _case("ASGI, 13 bytes", "asgi", (Rival("uvicorn", 0.75),)),
+    _case("WSGI, 13 bytes", "wsgi", (Rival("bjoern", 1.2), Rival("gunicorn", 0.3), Rival("granian"))),
+    _case("ASGI, 13 bytes", "asgi", (Rival("uvicorn", 0.75), Rival("granian"))),
     Case(
         "http-waiting",
         "10 ms, 512 clients",
@@ -45,4 +45,4 @@ CASES = (
         load={"connections": 512, "size": 13, "requests": 30_000},
     ),
 )
-DISTRIBUTIONS = {"gunicorn": "gunicorn"}
+DISTRIBUTIONS = {"gunicorn": "gunicorn[gevent]"}

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from http_server import asgi, bjoern, free_port, uvicorn, wsgi
+from http_server import asgi, bjoern, free_port, granian, uvicorn, wsgi
 
 WAIT = 0.0
 
@@ -61,6 +61,8 @@ if __name__ == "__main__":
     kind = case.get("kind", "wsgi")
     if sys.argv[1] == "bjoern":
         bjoern(case["address"], False)
+    elif sys.argv[1] == "granian":
+        granian(case["address"], False, kind)
     elif sys.argv[1] == "uvicorn":
         uvicorn(case["address"], False)
     else:

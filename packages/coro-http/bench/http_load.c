@@ -140,8 +140,14 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.ptr = &all[i]};
         all[i].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (all[i].fd < 0 || connect(all[i].fd, (struct sockaddr *)&address, sizeof address))
+        if (all[i].fd < 0)
             give_up(strerror(errno));
+        /* Some servers are told their port, and listen only when they have started. */
+        for (int left = 3000; connect(all[i].fd, (struct sockaddr *)&address, sizeof address); left--) {
+            if (errno != ECONNREFUSED || i > 0 || left == 0)
+                give_up(strerror(errno));
+            usleep(10000);
+        }
         setsockopt(all[i].fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         if (i == 0) {
             send(all[i].fd, request, request_len, MSG_NOSIGNAL);

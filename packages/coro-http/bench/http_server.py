@@ -1,8 +1,8 @@
 """HTTP servers, one for each peer: `python http_server.py PEER CASE`, prints the port and serves until killed.
 
 Each answers GET /13 with the same 13 bytes of text, as its users would write it: a route for coro, a raw ASGI function
-for uvicorn (on uvloop with httptools), a WSGI function for gevent and bjoern. With ``static`` in the case GET /102400
-is a file of that size, which nginx sends, too.
+for uvicorn (on uvloop with httptools) and granian, a WSGI function for gevent and bjoern, a line of its configuration
+for nginx. With ``static`` in the case GET /102400 is a file of that size, which nginx sends, too.
 """
 
 from __future__ import annotations
@@ -88,6 +88,19 @@ def uvicorn(address: str, static: bool) -> None:
     library.Server(config).run(sockets=[listener])
 
 
+def granian(address: str, static: bool, interface: str = "asgi") -> None:
+    """One worker with one thread for its runtime and one for the application; a process that watches it beside it."""
+    port = free_port(address)
+    print(port, flush=True)
+    here = os.path.dirname(os.path.abspath(__file__))
+    command = [sys.executable, "-m", "granian", "--interface", interface, "--host", address, "--port", str(port)]
+    command += ["--workers", "1", "--runtime-threads", "1", "--http", "1", "--no-ws", "--no-log", "--no-access-log"]
+    command += ["--backlog", "4096", "--backpressure", "2048", "--working-dir", here]
+    if interface == "wsgi":
+        command += ["--blocking-threads", "1"]
+    os.execv(sys.executable, [*command, f"http_server:{interface}"])
+
+
 def nginx(address: str, static: bool) -> None:
     where, port = folder(), free_port(address)
     temporary = "".join(f"{n}_temp_path {where}/t;" for n in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -96,7 +109,8 @@ def nginx(address: str, static: bool) -> None:
             f"daemon off; master_process off; pid {where}/pid; error_log {where}/log;\n"
             "events { worker_connections 10000; }\n"
             f"http {{ {temporary} access_log off; sendfile on; tcp_nopush on; keepalive_requests 10000000;\n"
-            f"server {{ listen {address}:{port}; root {where}; }} }}\n"
+            f"server {{ listen {address}:{port} backlog=4096; root {where};\n"
+            f"location = /13 {{ default_type text/plain; return 200 '{TEXT}'; }} }} }}\n"
         )
     print(port, flush=True)
     os.execvp("nginx", ["nginx", "-e", f"{where}/log", "-c", f"{where}/nginx.conf"])

@@ -34,7 +34,16 @@ def _server(
 
 
 CASES = (
-    _server("13 bytes, 100 connections", (Rival("bjoern", 1.0), Rival("uvicorn", 0.4), Rival("gevent", 0.1))),
+    _server(
+        "13 bytes, 100 connections",
+        (
+            Rival("bjoern", 1.0),
+            Rival("uvicorn", 0.4),
+            Rival("gevent", 0.1),
+            Rival("granian"),
+            Rival("nginx"),
+        ),
+    ),
     _server("a file of 100 KiB, 50 connections", (Rival("nginx", 1.5),), 50, 102_400, 20_000),
     _server("13 bytes, 9000 connections", (Rival("coro, 1", 1.5, "coro", load={"connections": 1}),), 9_000, 13, 90_000),
     Case(
@@ -51,7 +60,13 @@ CASES = (
     ),
     Case("http-parser", "a browser's request", "parse.py", {"count": 200_000}, (Rival("httptools", 1.0),)),
 )
-DISTRIBUTIONS = {"uvicorn": "uvicorn[standard]", "gevent": "gevent", "bjoern": "bjoern", "httptools": "httptools"}
+DISTRIBUTIONS = {
+    "uvicorn": "uvicorn[standard]",
+    "gevent": "gevent",
+    "bjoern": "bjoern",
+    "granian": "granian",
+    "httptools": "httptools",
+}
 
 # The cases of the other parts lie beside this file.
 for _path in sorted(Path(__file__).parent.glob("*_cases.py")):
