@@ -33,7 +33,7 @@ def test_a_thousand_handshakes_while_a_hundred_connections_stream(authority, bac
     server = new_ctx(authority.issue("localhost").pem, backend=backend, handshake_timeout=LIMIT)
     client = new_ctx(ca=authority.pem, handshake_timeout=LIMIT)
     block = os.urandom(10_000 if backend == "openssl" else 100)
-    with coro.Server(echo, ("127.0.0.1", 0), wrap=server.accept) as running:
+    with coro.Server(echo, ("127.0.0.1", 0), wrap=server.accept, wrap_timeout=LIMIT) as running:
 
         def connected():
             return client.wrap(coro.connect(running.addresses[0]), server_hostname="localhost")
