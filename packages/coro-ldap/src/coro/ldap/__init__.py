@@ -14,6 +14,7 @@
     ad          the forms of Active Directory
     schema      what a server knows of attributes and object classes
     sync        changes of a directory as they are made
+    drafts      changes of an entry, made as on a dict
 
 This file holds names only.
 """
@@ -26,6 +27,7 @@ with _explained():
     from coro.ldap import ad, client, controls, filters, ldif, protocol, query, sasl, schema, sync, url
     from coro.ldap.client import Client, Referrals
     from coro.ldap.dn import DN, escape_dn_value
+    from coro.ldap.drafts import Draft
     from coro.ldap.exceptions import (
         ConnectionLost,
         DNError,
@@ -56,6 +58,7 @@ __all__ = [
     "Client",
     "ConnectionLost",
     "DNError",
+    "Draft",
     "Error",
     "LDAPError",
     "LDAPTimeout",
