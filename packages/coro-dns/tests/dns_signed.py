@@ -32,6 +32,8 @@ dname DNAME ecdsa.test.
 text TXT "{long}"
 sub NS ns.sub
 ns.sub A {net}.2
+x.y.*.deep A 192.0.2.60
+*.cn CNAME www
 """
 #: zone -> (algorithm, more options of dnssec-signzone)
 SIGNED = {

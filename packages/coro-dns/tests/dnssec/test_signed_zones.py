@@ -27,6 +27,8 @@ NAMES = [
     ("x.wild", "A"), ("y.x.wild", "A"), ("x.wild", "MX"), ("fixed.wild", "A"), ("x.fixed.wild", "A"), ("wild", "A"),
     ("c.d", "A"), ("x.c.d", "A"), ("a.b.c.d", "A"), ("www.dname", "A"), ("missing.dname", "A"), ("text", "TXT"),
     ("www.sub", "A"), ("sub", "NS"), ("sub", "DS"), ("missing.sub", "A"), ("zzz", "A"), ("0", "A"),
+    ("q.deep", "A"), ("*.deep", "A"), ("x.q.deep", "MX"), ("y.*.deep", "A"), ("a.b.cn", "A"), ("a.cn", "DS"),
+    ("www", "RRSIG"), ("x.wild", "DS"), ("q.deep", "DS"),
 ]  # fmt: skip
 
 

@@ -55,6 +55,19 @@ def test_nxdomain_for_a_name_that_has_others_below():
 
 
 @in_loop
+def test_nxdomain_beside_a_wildcard_that_only_others_are_below():
+    """`*.bank.test` is there if `x.*.bank.test` is, so other names are, too, without records (RFC 4592, 2.2.2)."""
+    world = World()
+    proof = nsecs(world, ("bank.test", "x.*.bank.test. NS SOA"), ("a.bank.test", "z.bank.test. A")) + world.bank.soa()
+    world.put("m.bank.test", A, (), proof, 3)
+    with world.resolver() as r, pytest.raises(DNS_Bogus_Error, match="does not show"):
+        r.resolve(name("m.bank.test"), A)
+    world.put("m.bank.test", A, (), proof)
+    with world.resolver() as r:
+        assert r.resolve(name("m.bank.test"), A).authenticated
+
+
+@in_loop
 def test_a_wildcard_beside_a_closer_name():
     """`x.m.bank.test` is not made of `*.bank.test` if `a.m.bank.test` exists (RFC 4592, section 3.3.1)."""
     world = World()
@@ -347,6 +360,11 @@ def test_aliases_out_of_signed_and_into_unsigned_zones():
         for owner in ("out.bank.test", "in.plain.test", "x.d.bank.test"):
             found = r.resolve(name(owner), A)
             assert found.chosen(A) and not found.authenticated
+        # a question for DNAME is one for the name's own, too, not for those above (RFC 6672, section 2.2)
+        world.put("x.plain.test", TYPE.DNAME, (), [soa("plain.test")])
+        world.put("x.d.bank.test", TYPE.DNAME, world.bank.one("d.bank.test", TYPE.DNAME, "plain.test."))
+        found = r.resolve(name("x.d.bank.test"), TYPE.DNAME)
+        assert [one[1] for one in found.answer] == [TYPE.DNAME, TYPE.CNAME] and not found.authenticated
         for owner in ("bad.plain.test", "y.e.bank.test"):
             with pytest.raises(DNS_Bogus_Error):
                 r.resolve(name(owner), A)

@@ -112,7 +112,8 @@ class Denial:
             if covering is None or _wire.below(covering.next, name):
                 return ""  # or it exists, without records, since names are below it
             closest = self._closest_nsec(name, covering)
-            return PROVEN if self._covering(b"\1*" + closest) is not None else ""
+            wild = self._covering(b"\1*" + closest)
+            return PROVEN if wild is not None and not _wire.below(wild.next, b"\1*" + closest) else ""
         closest, opt_out = self._closest_nsec3(name)
         if not closest:
             return ""
@@ -135,18 +136,19 @@ class Denial:
                 return PROVEN  # names are below it, and it has no records at all
             wild = b"\1*" + self._closest_nsec(name, covering)
             types = next((one.types for one in self.nsecs if one.owner == wild), None)
-            return PROVEN if types is not None and self._lacks(types, wild, rtype) else ""
+            if types is None:  # RFC 4592, section 2.2.2: a wildcard, too, may be there for names below it only
+                covering = self._covering(wild)
+                return PROVEN if covering is not None and _wire.below(covering.next, wild) else ""
+            return PROVEN if self._lacks(types, wild, rtype) else ""
         match = self._matching3(name)
         if match is not None:
             return PROVEN if self._lacks(match.types, name, rtype) else ""
         closest, opt_out = self._closest_nsec3(name)
         if not closest:
             return ""
-        if rtype == DS:
-            return INSECURE if opt_out else ""  # RFC 5155, section 8.6
         match = self._matching3(b"\1*" + closest)
         if match is None or not self._lacks(match.types, b"\1*" + closest, rtype):
-            return INSECURE if opt_out else ""
+            return INSECURE if opt_out else ""  # RFC 5155, section 8.6
         return INSECURE if opt_out else PROVEN
 
     def no_closer(self, name: bytes, labels: int) -> str:

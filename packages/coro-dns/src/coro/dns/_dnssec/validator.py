@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Validator", "anchors_of"]
 
 ROOT = b"\0"
-DNSKEY = 48
+RRSIG, DNSKEY = 46, 48
 KEPT = 10_000  # zones and names that are none
 KEPT_FOR = 3600.0
 DS_MOST = 12  # records of one zone
@@ -60,7 +60,7 @@ class Validator:
         """Is the entry secure? False: it is insecure. `owner` and `rtype` are those of its records, `name` is what was
         asked (they differ for DNAME). Raises DNS_Bogus_Error, and DNS_Soft_Error if servers do not answer."""
         signed = entry.signed
-        if signed is None:  # pinned, or from before
+        if signed is None or (rtype == RRSIG and entry.data):  # pinned, or from before; nobody signs signatures
             return False
         if signed.secure is None:
             if signed.wrong and signed.until > time.monotonic():

@@ -216,7 +216,7 @@ class Recursor:
                     authority.insert(0, (entry.soa[0], SOA, IN, left, entry.soa[1]))
                 return Answer(NXDOMAIN if entry.hard else 0, answer, authority, stale, secure)
             answer += [(owner, kind, IN, left, data) for data in entry.data]
-            if kind == rtype:
+            if kind == rtype and (kind != DNAME or owner == name):
                 return Answer(0, answer, authority, stale, secure)
             if kind == CNAME:
                 name = _wire.lower(entry.data[0])
