@@ -607,7 +607,7 @@ def test_sleep_judges_its_argument():
     """)
 
 
-def test_the_wrong_end_of_a_pipe_is_an_error_at_once():
+def test_the_wrong_end_of_a_pipe_and_what_is_no_descriptor_are_errors_at_once():
     assert emulated("""
         import errno, io, os
 
@@ -623,7 +623,15 @@ def test_the_wrong_end_of_a_pipe_is_an_error_at_once():
             print(failed(os.write, r, b"x"), failed(os.read, w, 1), failed(os.readv, w, [bytearray(1)]))
             with open(r, "rb", 0) as reader, open(w, "wb", 0) as writer:
                 print(failed(reader.write, b"x"), failed(writer.read, 1))
-    """) == ["EBADF EBADF EBADF", "UnsupportedOperation UnsupportedOperation"]
+            for fd in (-1, 10000):
+                print(failed(os.write, fd, b"x"), failed(os.read, fd, 1), failed(os.readv, fd, [bytearray(1)]),
+                      failed(os.writev, fd, [b"x"]))
+    """) == [
+        "EBADF EBADF EBADF",
+        "UnsupportedOperation UnsupportedOperation",
+        "EBADF EBADF EBADF EBADF",
+        "EBADF EBADF EBADF EBADF",
+    ]
 
 
 def test_select_survives_a_file_that_is_closed_after_the_wake_up():

@@ -96,7 +96,7 @@ def waitid(idtype: int, id: int, options: int, /) -> Any:
 
 def _ready(fd: Any, writing: bool) -> bool:
     """Wait until a descriptor in blocking mode is ready; False if the original has to be called as it is."""
-    if not isinstance(fd, int) or not _blocking.in_thread_of_loop():
+    if not isinstance(fd, int) or fd < 0 or not _blocking.in_thread_of_loop():
         return False
     if not _blocking.poll_now(fd, select.POLLOUT if writing else select.POLLIN):
         if not _buffered.waits(fd, writing):
