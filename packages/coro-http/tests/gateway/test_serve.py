@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import subprocess
@@ -194,22 +195,29 @@ def test_replacing_workers_loses_no_request(folder):
 
 @pytest.mark.slow
 def test_killed_workers_lose_what_they_were_answering(folder):
-    """SIGKILL: a client loses at most the one request that is under way, on a kept connection or on one that the
-    worker has accepted or was about to. The others answer, and a new worker comes. CORO_HTTP_KILLS: how often."""
+    """SIGKILL to any of the workers after any number of answers: a client loses at most the one request that is under
+    way, on a kept connection or on one that the worker has accepted or was about to. The others answer, and a new
+    worker comes. CORO_HTTP_KILLS: how often; CORO_HTTP_SEED: which. The program gives up after 20 failures of its four
+    workers within a minute, so many kills take their time."""
     kills = int(os.environ.get("CORO_HTTP_KILLS", "3"))
-    with Program(folder, "served_apps:wsgi", "--workers", "2", "--access-log", "off") as program:
+    seed = os.environ.get("CORO_HTTP_SEED") or str(random.randrange(1 << 30))
+    print(f"CORO_HTTP_SEED={seed}")
+    choice = random.Random(seed)
+    pause = 0.0 if kills < 20 else 3.2
+    with Program(folder, "served_apps:wsgi", "--workers", "4", "--access-log", "off") as program:
         host, port = re.fullmatch(r"http://([^:]+):(\d+)/?", program.url).groups()
-        pids, lost, stop = {}, [], threading.Event()  # how many requests each worker has answered
+        stop, pids = threading.Event(), {}
+        answered, lost = {True: 0, False: 0}, {True: 0, False: 0}  # by whether connections are kept
 
         def send(keep_alive):
             conn = HTTPConnection(host, int(port), timeout=60)
             while not stop.is_set():
                 try:
                     conn.request("GET", "/", headers={} if keep_alive else {"Connection": "close"})
-                    pid = int(conn.getresponse().read().split()[0])
-                    pids[pid] = pids.get(pid, 0) + 1
-                except (OSError, HTTPException) as e:
-                    lost.append(e)
+                    pids[int(conn.getresponse().read().split()[0])] = True
+                    answered[keep_alive] += 1
+                except (OSError, HTTPException):
+                    lost[keep_alive] += 1
                     conn.close()
             conn.close()
 
@@ -218,24 +226,32 @@ def test_killed_workers_lose_what_they_were_answering(folder):
             client.start()
         try:
             deadline = time.monotonic() + 60 * kills
-            killed, seen = set(), set()
-            for _ in range(kills):
-                while not set(pids) - seen:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.01)
-                seen = set(pids)
-                victim = next(pid for pid in reversed(list(pids)) if pid not in killed)
-                killed.add(victim)
+            killed = []
+
+            def until(reached):
+                while not reached():
+                    assert time.monotonic() < deadline and program.process.poll() is None
+                    time.sleep(0.001)
+
+            for number in range(kills):
+                until(lambda n=number: len(pids) >= 1 + n)  # somebody is left, and has answered
+                at = time.monotonic() + pause * choice.random() * 2
+                until(lambda at=at: time.monotonic() >= at)
+                enough = sum(answered.values()) + choice.randrange(1000)
+                until(lambda n=enough: sum(answered.values()) >= n)
+                victim = choice.choice([pid for pid in list(pids) if pid not in killed])
+                killed.append(victim)
                 os.kill(victim, signal.SIGKILL)
-            while not set(pids) - seen:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            until(lambda: len(pids) >= 1 + kills)
         finally:
             stop.set()
             for client in clients:
                 client.join()
-        print(f"{kills} workers killed: {sum(pids.values())} requests answered, {len(lost)} lost")
-        assert len(lost) <= kills * len(clients)
+        print(
+            f"{kills} workers killed; on kept connections {answered[True]} requests answered and {lost[True]} lost, "
+            f"on new ones {answered[False]} and {lost[False]}"
+        )
+        assert sum(lost.values()) <= kills * len(clients)
     assert program.process.returncode == 0, program.said
 
 
