@@ -14,7 +14,8 @@ from support import in_loop, ok, program
 
 import coro
 from coro._runtime.scheduler import _suspend, _wake
-from coro.groups import GroupError, _Child, group
+from coro._sync.group_calls import GroupCall
+from coro.groups import GroupError, group
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -814,4 +815,4 @@ def test_fork_inside_the_block():
 
 def test_a_child_that_a_signal_handler_kept_from_being_made_counts_for_nothing():
     """What its end raises would be reported as unraisable, and that is an error here."""
-    _Child.__new__(_Child)
+    GroupCall.__new__(GroupCall)

@@ -338,7 +338,23 @@ def test_a_failure_is_told_from_the_handler_on(told):
         with Server(one, ANY) as server, coro.connect(server.addresses[0]) as client:
             assert client.recv(1) == b""
     names = [[f.name for f in traceback.extract_tb(e.__traceback__)] for e in told]
-    assert names == [["handler"], ["_serve"]]
+    assert names == [["handler"], []]
+
+
+@in_loop
+def test_nothing_of_the_server_is_below_a_handler_that_waits():
+    """Each of ten thousand connections would keep it."""
+    frames = []
+    gate = coro.event()
+
+    def handler(conn, address):
+        frames.append(sys._getframe())
+        gate.wait()
+
+    with Server(handler, ANY) as server, coro.connect(server.addresses[0]):
+        until(lambda: frames)
+        assert frames.pop().f_back is None
+        gate.set()
 
 
 @in_loop

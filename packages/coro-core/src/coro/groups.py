@@ -8,12 +8,12 @@ Invariants: (1) `_children` holds every thread of the group that is started and 
 those that wait for room; at most `limit` are in `_children`.  (2) A child is told to end at most once by its group, so
 that its clean-up is not interrupted by a second failure.  (3) Whoever waits in `_wait` is woken when both are empty.
 Threads that are cancelled before they run never execute a line of ours; they are noticed by the finaliser of the object
-that carries their call, which dies with them.
+that carries their call (_sync/group_calls.pyx), which dies with them.
 
 While the owner waits for its children after an interruption it is shielded: further timeouts and a shutdown stay noted
 with it and strike at its next wait, so none is lost.
 
-Cost: one small object and one Python frame a child; a group wakes its owner once, not once a child.  Rejected: joining
+Cost: one small object a child; a group wakes its owner once, not once a child.  Rejected: joining
 one child after the other (a wake-up each), and a `spawn` that blocks when the group is full (it would be the only spawn
 that switches; `wait_for_room` does it where wanted).
 """
@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, SupportsFloat
 
 from coro._runtime import scheduler
+from coro._sync.group_calls import GroupCall
 from coro.exceptions import Interrupted, LoopError, Shutdown
 
 __all__ = ["GroupError", "GroupStatistics", "group"]
@@ -66,51 +67,7 @@ class _Broken(Interrupted):
     """Gets the owner out of the block after a child's failure.  ``args[0]`` is the group."""
 
 
-class _Child:
-    """The call a child makes; as its function it lives exactly as long as the call may still happen or is going on."""
-
-    __slots__ = ("args", "begun", "function", "group", "kwargs")
-
-    def __init__(self, owner: group, function: Any, args: Any, kwargs: Any) -> None:
-        self.group = owner
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs or None
-        self.begun = False  # last: a signal handler may raise before, and what is not whole was not counted
-
-    def __call__(self) -> Any:
-        group, me = self.group, scheduler.current()
-        first: Any
-        second: Any
-        self.begun = True
-        group._children[me] = None
-        try:
-            # A call with so many arguments, as one with stars would not, needs no further C stack: a thread that is
-            # parked below has some 400 bytes less to keep. Servers have two.
-            if self.kwargs is None and len(self.args) == 2:
-                first, second = self.args
-                return self.function(first, second)
-            return self.function(*self.args, **(self.kwargs or {}))
-        except Shutdown:
-            raise  # the silent way to end
-        except BaseException as e:
-            # Without this frame: it would hold the arguments for as long as somebody keeps the exception.
-            if e.__traceback__ is not None and e.__traceback__.tb_next is not None:
-                e.__traceback__ = e.__traceback__.tb_next
-            scheduler._note_failure(e)
-            group._fail(e)
-        finally:
-            group._leave(me)
-            first = second = None
-            del self, group, me  # the frames of a failure's traceback lead to this one by their f_back
-        return None
-
-    def __del__(self) -> None:
-        if not getattr(self, "begun", True):
-            self.group._cancelled()
-
-
-scheduler._know_wrapper(_Child)
+scheduler._know_wrapper(GroupCall)
 
 
 class group:
@@ -270,15 +227,23 @@ class group:
         if owner is None:
             raise GroupError("a group starts threads inside its block only: with coro.group() as g: g.spawn(...)")
         if self._closed:
-            raise GroupError(
-                f"cannot spawn {function!r}: {self!r} starts no more threads; "
-                "spawn before the group ends, or in another one"
-            )
+            raise self._too_late(function)
         if thread_name is None:
             label = getattr(function, "__qualname__", None)
             thread_name = label if isinstance(label, str) else type(function).__qualname__
-        child = _Child(self, function, args, kwargs)
-        thread = scheduler.new(child, thread_name=thread_name, daemon=owner.daemon if daemon is None else daemon)
+        return self._start(
+            GroupCall(self, function, args, kwargs), thread_name, owner.daemon if daemon is None else daemon
+        )
+
+    def _too_late(self, function: Any) -> GroupError:
+        return GroupError(
+            f"cannot spawn {function!r}: {self!r} starts no more threads; "
+            "spawn before the group ends, or in another one"
+        )
+
+    def _start(self, call: GroupCall, thread_name: str, daemon: bool) -> scheduler.coro:
+        """Start a thread with this call, or queue it."""
+        thread = scheduler.new(call, thread_name=thread_name, daemon=daemon)
         if self._full():
             self._queue.append(thread)
         else:

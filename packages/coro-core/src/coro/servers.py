@@ -15,7 +15,7 @@ _net/sock_receive.pxi).  Other errors of accept(2) belong to one connection ("Er
 errors that were pending on the new socket are reported by accept) or come from a packet filter (EPERM): they are
 counted and followed by a pause.  Those that say that the listener itself is no good end the server.
 
-Cost: one thread and four small objects a connection, no task switch between accepting and the first handler's start.
+Cost: one thread and three small objects a connection, no task switch between accepting and the first handler's start.
 Rejected: handlers as pooled threads (a new thread costs a few microseconds here), closing connections above the limit
 (clients see resets instead of waiting), level-triggered listeners (the acceptor asks the kernel anew before each wait
 anyway, so that nothing is stranded when processes share a listener).
@@ -35,6 +35,7 @@ from coro._net.listeners import Listener, open_listeners
 from coro._net.sock import sock
 from coro._runtime import arguments, scheduler
 from coro._sync.conditions import event
+from coro._sync.group_calls import ServerCall
 from coro.exceptions import ClosedError, LoopError, Shutdown, TimeoutError
 from coro.groups import GroupError, check_limit, group
 from coro.signal_handler import register, unregister
@@ -366,7 +367,10 @@ class Server:
             conn, address = batch.pop(0)
             self._accepted += 1
             try:
-                connections.spawn(self._serve, conn, address, thread_name=f"connection from {address}")
+                if connections.closed:
+                    raise connections._too_late(self._handler)
+                call = ServerCall(connections, self._handler, self, conn, address)
+                connections._start(call, f"connection from {address}", self._daemon)
             except BaseException:
                 conn.close()
                 for conn, _ in batch:
@@ -391,31 +395,15 @@ class Server:
 
     # -- connections
 
-    def _serve(self, conn: sock, address: Any) -> None:
-        stream: Any = conn
-        try:
-            if self._wrap is not None:
-                stream = self._wrapped(conn)
-            if stream is not None:
-                self._handler(stream, address)
-        except Shutdown:
-            raise
-        except BaseException as e:
-            if self._is_farewell(e, conn):
-                self._resets += 1
-                if not self._report_resets:
-                    return
-            else:
-                self._failed += 1
-            if e.__traceback__ is not None and e.__traceback__.tb_next is not None:
-                e.__traceback__ = e.__traceback__.tb_next  # without this frame, which tells nobody anything
-            scheduler._notify()
-        finally:
-            try:
-                if stream is not conn and stream is not None:
-                    self._close_stream(stream)
-            finally:
-                conn.close()
+    def _handler_failed(self, exc: BaseException, conn: sock) -> None:
+        """The handler of this connection has raised that; it is the exception that is handled now."""
+        if self._is_farewell(exc, conn):
+            self._resets += 1
+            if not self._report_resets:
+                return
+        else:
+            self._failed += 1
+        scheduler._notify()
 
     def _is_farewell(self, exc: BaseException, conn: sock) -> bool:
         """Does this say only that the client of this connection has gone, or that the server is ending? A reset of

@@ -457,7 +457,8 @@ cdef object wrapper_type = None         # see _know_wrapper()
 
 
 def _know_wrapper(cls, /):
-    """Instances of ``cls`` call what they have as their attribute ``function``: they need as much stack as that."""
+    """Instances of ``cls`` and its subclasses call what they have as their attribute ``function``: they need as much
+    stack as that."""
     global wrapper_type
     wrapper_type = cls
 
@@ -471,7 +472,7 @@ cdef const void *learning_key(object function) except NULL:
         f = PyFunction_GET_CODE(f)
         if unlikely(coro_is_async(f)):
             refuse_async(function)
-    elif type(function) is wrapper_type:
+    elif wrapper_type is not None and isinstance(function, wrapper_type):
         return learning_key(function.function)
     elif unlikely(type(function) is partial):
         refuse_async_partial(function)
