@@ -20,6 +20,7 @@ cdef class Registry:
     cdef object handler                 # function of a request
     cdef object answer                  # function of a request and what the handler returned
     cdef object failed                  # function of a request and an exception
+    cdef object connect                 # function of a stream and an address: a connection
     cdef object log                     # function of a finished request, or None
     cdef public Py_ssize_t max_body
     # counts
@@ -68,9 +69,14 @@ cdef class connection:
     cdef dict __dict__
 
     cdef int fill(self, int phase) except -1
+    cdef int64_t begin_fill(self, int phase) except -1
+    cdef int end_fill(self, int phase, int64_t begin, Py_ssize_t n) except -1
     cdef int put_out(self, bytes data) except -1
     cdef int put_bytes(self, object owner, const char *p, Py_ssize_t n) except -1
     cdef int next_request(self) except -1
+    cdef int c_run(self) except -1
+    cdef int end_run(self, int failed) except -1
+    cdef int serve_next(self) except -1
     cdef int serve_one(self, http_request r) except -1
     cdef int conclude(self, http_request r) except -1
     cdef int drain_body(self) except -1

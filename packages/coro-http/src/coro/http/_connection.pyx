@@ -66,6 +66,7 @@ cdef extern from *:
     """
     #include <sys/types.h>
     #include <sys/socket.h>
+    #define CORO_WAS_RAISED(failed) (failed)
     #ifdef __linux__
     #include <sys/sendfile.h>
     #define CORO_HAS_SENDFILE 1
@@ -79,6 +80,7 @@ cdef extern from *:
     #endif
     """
     ctypedef long off_t
+    int was_raised "CORO_WAS_RAISED"(int failed) except -1      # passes on an exception that is set, if it has failed
     bint HAS_SENDFILE "CORO_HAS_SENDFILE"
     int MSG_MORE
     Py_ssize_t c_sendfile "coro_http_sendfile"(int out, int fd, off_t *at, size_t n)
@@ -168,20 +170,22 @@ def now_header():
 
 
 cdef class Registry:
-    """Registry(handler, answer, failed, **settings)\n--\n\n\
+    """Registry(handler, answer, failed, connect, **settings)\n--\n\n\
     The connections of one server, their settings and their counts. Made by `coro.http.server`.
 
     ``handler``: function of a request; ``answer``: function of a request and what the handler returned; ``failed``:
-    function of a request and the exception of its handler. Times are in seconds.
+    function of a request and the exception of its handler; ``connect``: function of a stream and an address that makes
+    a `connection`. Times are in seconds.
     """
 
-    def __init__(self, handler, answer, failed, *, log=None, dict routes=None, dict limits=None,
+    def __init__(self, handler, answer, failed, connect, *, log=None, dict routes=None, dict limits=None,
                  double head_timeout=30.0, double idle_timeout=75.0, double write_timeout=30.0,
                  double body_grace=10.0, double body_rate=1024.0, double linger_timeout=2.0, drain_limit=262144,
                  max_body=16777216, bytes server_line=b"", log_limit=None):
         self.handler = handler
         self.answer = answer
         self.failed = failed
+        self.connect = connect
         self.log = log
         self.routes = {} if routes is None else routes
         self.limits = limits or {}
@@ -195,6 +199,14 @@ cdef class Registry:
         self.max_body = max_body
         self.server_line = server_line
         self.log_most = -1 if log_limit is None else log_limit
+
+    def serve(self, conn, address, /):
+        """Serve a stream: the handler of the server below. Compiled, so that a connection that waits has no frame."""
+        cdef connection made = self.connect(conn, address)
+        if type(made) is connection:
+            made.c_run()
+        else:
+            made.run()
 
     cdef int enter(self, connection c) except -1:
         c.next = self.first
@@ -357,7 +369,13 @@ cdef class connection:
 
     cdef int fill(self, int phase) except -1:
         """Receive; the number of bytes, 0 at the end of the stream."""
-        cdef Py_ssize_t n
+        # What is here is on the stack of each connection that waits; so it is little, and has no ``try``.
+        cdef int64_t begin = self.begin_fill(phase)
+        if self.fast is not None:
+            return self.end_fill(phase, begin, (<waiting><void *>receive_fast)(self))
+        return self.end_fill(phase, begin, (<waiting><void *>receive)(self))
+
+    cdef int64_t begin_fill(self, int phase) except -1:
         cdef Registry g = self.registry
         cdef int64_t begin
         self.h1.c_keep()
@@ -376,26 +394,22 @@ cdef class connection:
         elif self.phase != phase:
             self.deadline = begin + g.linger_time
         self.phase = phase
-        try:
-            if self.fast is not None:
-                n = self.fast.c_recv_into(block, BLOCK, 0)
-                if n:
-                    self.h1.c_feed(block, n)
-            else:
-                data = self.conn.recv(16384)
-                n = len(data)
-                if n:
-                    self.h1.feed(data)
-            if n == 0:
-                self.h1.c_feed_eof()
-        finally:
-            if phase != P_HEAD and phase != P_IDLE:
-                self.phase = P_NONE
-                self.deadline = 0
+        return begin
+
+    cdef int end_fill(self, int phase, int64_t begin, Py_ssize_t n) except -1:
+        if phase != P_HEAD and phase != P_IDLE:
+            self.phase = P_NONE
+            self.deadline = 0
+        if n < 0:
+            return -1                           # an exception is set
+        if n == 0:
+            self.h1.c_feed_eof()
+        elif self.fast is not None:
+            self.h1.c_feed(block, n)
         if phase == P_BODY:
             self.waited += coro_now(clock) - begin
             self.body_got += n
-        g.bytes_in += n
+        self.registry.bytes_in += n
         return <int>n
 
     cdef int put_bytes(self, object owner, const char *p, Py_ssize_t n) except -1:
@@ -460,20 +474,17 @@ cdef class connection:
 
     def run(self):
         """Serve this connection until it ends. Does not raise for what the peer does."""
-        cdef http_request r
+        self.c_run()
+
+    cdef int c_run(self) except -1:
+        self.registry.enter(self)
+        return self.end_run((<working><void *>serve_requests)(self))
+
+    cdef int end_run(self, int failed) except -1:
+        """`failed`: there will be no further requests because of an exception, which is set."""
         cdef Registry g = self.registry
-        g.enter(self)
         try:
-            while self.next_request():
-                self.request_number += 1
-                r = self.make_request()
-                self.current = r
-                self.serve_one(r)
-                self.current = None
-                if self.taken or self.h1.must_close:
-                    break
-                r = None
-                self.h1.c_forget()
+            was_raised(failed)
             if self.taken:
                 if self.returned is not None:
                     self.returned.wait()
@@ -483,12 +494,13 @@ cdef class connection:
             g.errors += 1
             self.refuse(e)
         except (OSError, EOFError, ClosedError):
-            return                              # the client has gone
+            return 0                            # the client has gone
         finally:
             self.phase = P_NONE
             self.deadline = 0
             self.current = None
             g.leave(self)
+        return 0
 
     def make_request(self):
         """The request that was read: `http_request`, or what a subclass makes of it."""
@@ -519,6 +531,16 @@ cdef class connection:
             self.h1.c_keep()
         r.continued = not head.flags & HEAD_EXPECT or head.minor == 0 or r.body_over
         return r
+
+    cdef int serve_next(self) except -1:
+        """Answer the request whose head was read."""
+        cdef http_request r
+        self.request_number += 1
+        r = self.make_request()
+        self.current = r
+        self.serve_one(r)
+        self.current = None
+        return 0
 
     cdef int serve_one(self, http_request r) except -1:
         cdef Registry g = self.registry
@@ -686,6 +708,33 @@ cdef class connection:
     def log(self, *data):
         """Log ``data`` with the protocol and the peer before it."""
         LOG(self.protocol, self.peer, *data)
+
+
+# These wait and do not handle what they raise: they are called as functions that raise nothing, and the caller, which
+# then needs no ``try``, passes on that they have failed. A ``try`` is a hundred bytes of stack for each connection.
+ctypedef Py_ssize_t (*waiting)(connection) noexcept
+ctypedef int (*working)(connection) noexcept
+
+
+cdef Py_ssize_t receive_fast(connection c) except -1:
+    return c.fast.c_recv_into(block, BLOCK, 0)
+
+
+cdef Py_ssize_t receive(connection c) except -1:
+    data = c.conn.recv(16384)
+    if data:
+        c.h1.feed(data)
+    return len(data)
+
+
+cdef int serve_requests(connection c) except -1:
+    """All requests of a connection, one after the other."""
+    while c.next_request():
+        c.serve_next()
+        if c.taken or c.h1.must_close:
+            return 0
+        c.h1.c_forget()
+    return 0
 
 
 cdef int find_path(http_request r) except -1:

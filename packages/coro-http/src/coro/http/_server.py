@@ -153,6 +153,7 @@ class server:
             self._handler(handler),
             self._answer,
             self._failed,
+            self._connect,
             log=access_log,
             routes=routes,
             limits={
@@ -235,7 +236,7 @@ class server:
 
     def _listen(self, address: Any) -> None:
         self.inner = _Inner(
-            self._serve, address, wrap=self._handshake, wrap_timeout=self._handshake_timeout, **self._options
+            self.registry.serve, address, wrap=self._handshake, wrap_timeout=self._handshake_timeout, **self._options
         )
         self.inner.outer = self
 
@@ -351,7 +352,7 @@ class server:
         """The `connection` for an accepted stream."""
         return connection(self, conn, addr, self.registry)
 
-    def _serve(self, conn: Any, address: Any) -> None:
+    def _connect(self, conn: Any, address: Any) -> connection:
         if type(conn) is _Stream:
             made = connection(self, conn.stream, address, self.registry, conn.raw)
             made.is_tls = conn.is_tls
@@ -361,7 +362,7 @@ class server:
             made = self.create_connection(conn, address)
         if not self._sweeper:
             self._start_sweeper()
-        made.run()
+        return made
 
     def _start_sweeper(self) -> None:
         number = self._sweeper + 1
