@@ -7,6 +7,13 @@ from coro.http.h1 cimport Connection, Head
 from coro.http.headers cimport header_set
 
 
+cdef enum:                      # fields that a handler's headers have
+    WITH_DATE = 1
+    WITH_SERVER = 2
+    WITH_LENGTH = 4             # the right one
+    WITH_ODDITIES = 8           # which respond_whole() leaves to others
+
+
 cdef class Registry:
     cdef connection first
     cdef public bint draining
@@ -117,4 +124,5 @@ cdef class http_request:
     cdef int respond_plain(
         self, const char *kind, Py_ssize_t kind_len, object owner, const char *p, Py_ssize_t n
     ) except -1
+    cdef bint respond_whole(self, int status, list headers, int kinds, bytes data) except -1
     cdef int over(self) except -1

@@ -1274,6 +1274,39 @@ cdef class http_request:
         self.over()
         return 0
 
+    cdef bint respond_whole(self, int status, list headers, int kinds, bytes data) except -1:
+        """Send the whole answer in the usual case: a body to send, over a connection that goes on. ``kinds``: WITH_*,
+        which of the fields that the server has to add are there. False: nothing has been done, `respond` has to."""
+        cdef Connection c = self.h1
+        cdef connection conn = self.connection
+        cdef h1_out *o
+        cdef bytes line, whole
+        cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
+        if (self.started or conn.registry.draining or c.writing != 1 or c.must_close or c.is_head or not self.body_over
+                or n > JOIN or self.added is not None or self.replies is not None or self.is_connect or status < 200
+                or status == 204 or status == 304 or kinds & WITH_ODDITIES):
+            return False
+        if not kinds & WITH_LENGTH:
+            headers = headers + [("content-length", n)]
+        o = output()
+        c.put_response(o, status, headers, None)
+        if not kinds & WITH_DATE:
+            tell_date()
+            put(o, date_line, date_len)
+        if not kinds & WITH_SERVER:
+            line = conn.registry.server_line
+            put(o, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line))
+        put(o, b"\r\n", 2)
+        put(o, PyBytes_AS_STRING(data), n)
+        whole = taken(o)
+        self.started = True
+        self.reply_code = status
+        c.count_out(n)
+        conn.put_bytes(whole, PyBytes_AS_STRING(whole), PyBytes_GET_SIZE(whole))
+        c.written()
+        self.over()
+        return True
+
     def sendfile(self, file, offset=0, count=None):
         """Send ``count`` bytes of a file from ``offset`` on as body, by sendfile(2) where that is possible. ``start``
         must have announced a ``content-length``; LocalError otherwise. A file that turns out shorter cuts the
