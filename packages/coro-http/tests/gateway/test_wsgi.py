@@ -300,3 +300,69 @@ def test_requests_that_wait_do_not_wait_for_each_other():
 
         threads = [coro.spawn(ask) for _ in range(100)]
         assert all(thread.get().endswith(b"met") for thread in threads)
+
+
+@in_loop
+def test_fields_that_come_again():
+    """The environ of the third request is made from what is kept; it is the request's own all the same."""
+    seen = []
+
+    def app(environ, start_response):
+        body = environ["wsgi.input"].read()
+        seen.append({key: value for key, value in environ.items() if key not in ("wsgi.input", "REMOTE_PORT")})
+        environ["HTTP_X_ONE"] = environ["own"] = "changed by the application"
+        start_response("200 OK", TEXT)
+        return [body]
+
+    fields = "Host: h\r\nX-One: 1\r\nx-two: 2\r\nX-One: 3\r\n"
+    requests = (
+        f"GET /a?q=1 HTTP/1.1\r\n{fields}\r\n",
+        f"POST /b HTTP/1.1\r\n{fields}Content-Length: 1\r\n\r\nx",
+        f"PUT /%62 HTTP/1.1\r\n{fields}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        f"GET /b HTTP/1.0\r\nConnection: keep-alive\r\n{fields}\r\n",
+        "GET /c HTTP/1.1\r\nHost: h\r\n\r\n",
+    )
+    with serving(WSGIHandler(app)) as server:
+        for request in requests:
+            seen.clear()
+            for _ in range(2):
+                assert talk(server, (request * 2).encode()).count(b"HTTP/1.1 200 OK") == 2
+            assert len(seen) == 4
+            assert seen[0] == seen[1] == seen[2] == seen[3]
+            assert seen[0]["REQUEST_METHOD"] == request.partition(" ")[0]
+            assert seen[0].get("HTTP_X_ONE") == (None if "/c" in request else "1,3")
+            assert ("CONTENT_LENGTH" in seen[0]) == ("Content-Length" in request)
+            assert seen[0]["QUERY_STRING"] == ("q=1" if "?" in request else "")
+            assert seen[0]["SERVER_PROTOCOL"] == ("HTTP/1.0" if "HTTP/1.0" in request else "HTTP/1.1")
+
+
+@in_loop
+def test_any_number_of_different_fields():
+    def app(environ, start_response):
+        start_response("200 OK", TEXT)
+        return [environ["HTTP_N"].encode()]
+
+    numbers = [*range(200)] * 3
+    requests = "".join(f"GET / HTTP/1.1\r\nHost: h\r\nN: {n}\r\n\r\n" for n in numbers)
+    with serving(WSGIHandler(app)) as server:
+        answers = messages(talk(server, requests.encode()), *["GET"] * len(numbers))
+    assert [int(body) for _, _, body in answers] == numbers
+
+
+@in_loop
+def test_lengths_and_fields_that_an_application_sets():
+    def answer(*headers, body=b"hello", status="200 OK"):
+        return get(lambda environ, start_response: start_response(status, [*headers]) and [body])
+
+    assert answer(("content-length", "5"), ("Date", "d"), ("SERVER", "s"))[1:] == (
+        {"content-length": ["5"], "date": ["d"], "server": ["s"], "connection": ["close"]},
+        b"hello",
+    )
+    for value in ("5", " 5", "+5"):  # what int() takes, too
+        status, fields, body = answer(("Content-Length", value), ("Content-Length", "5"))
+        assert (status, fields["content-length"], body) == (200, ["5"], b"hello")
+    assert answer(("Content-Length", "5"), status="299 Mine")[0::2] == (299, b"hello")
+    assert answer(("X", "a\nb"))[0] == 500
+    assert answer(("Content-Length", "x"))[0] == 500
+    assert answer(body=b"")[1]["content-length"] == ["0"]
+    assert "content-length" not in answer(status="204 No Content", body=b"")[1]

@@ -1241,15 +1241,20 @@ cdef class http_request:
         cdef const char *p = PyUnicode_AsUTF8AndSize(value, &n)
         self.respond_plain(b"text/plain; charset=utf-8", 25, value, p, n)
 
+    cdef bint is_usual(self) noexcept:
+        """Whether an answer with a body is still to be sent, and the connection goes on behind it."""
+        cdef Connection c = self.h1
+        return (not self.started and not self.connection.registry.draining and c.writing == 1 and not c.must_close
+                and not c.is_head and self.body_over and self.added is None and self.replies is None
+                and not self.is_connect)
+
     cdef int respond_plain(self, const char *kind, Py_ssize_t kind_len, object owner, const char *p,
                            Py_ssize_t n) except -1:
         cdef Connection c = self.h1
         cdef connection conn = self.connection
         cdef h1_out *o
         cdef bytes line, whole
-        if (self.started or conn.registry.draining or c.writing != 1 or c.must_close or c.is_head
-                or not self.head.minor or not self.body_over or n > JOIN or self.added is not None
-                or self.replies is not None or self.is_connect):
+        if not self.is_usual() or not self.head.minor or n > JOIN:
             self.respond(200, [("content-type", PyBytes_FromStringAndSize(kind, kind_len))],
                          PyBytes_FromStringAndSize(p, n))
             return 0
@@ -1282,9 +1287,8 @@ cdef class http_request:
         cdef h1_out *o
         cdef bytes line, whole
         cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
-        if (self.started or conn.registry.draining or c.writing != 1 or c.must_close or c.is_head or not self.body_over
-                or n > JOIN or self.added is not None or self.replies is not None or self.is_connect or status < 200
-                or status == 204 or status == 304 or kinds & WITH_ODDITIES):
+        if (not self.is_usual() or n > JOIN or status < 200 or status == 204 or status == 304
+                or kinds & WITH_ODDITIES):
             return False
         if not kinds & WITH_LENGTH:
             headers = headers + [("content-length", n)]
@@ -1350,17 +1354,46 @@ cdef class http_request:
         cdef Connection c = self.h1
         cdef bytes head
         cdef list fields = list(headers)
-        cdef Py_ssize_t n
-        cdef off_t at = offset
-        cdef int64_t end = offset + count
-        cdef sock fast = conn.fast
         fields.append(("content-length", count))
         head = self.head_bytes(status, fields, None) + b"\r\n"
-        if fast is None or c.out_body != BODY_LENGTH or not HAS_SENDFILE or count == 0:
+        if conn.fast is None or c.out_body != BODY_LENGTH or not HAS_SENDFILE or count == 0:
             conn.put_out(head)
             self.sendfile(fd, offset, count)
             self.finish()
             return
+        self.send_file(head, fd, offset, count)
+
+    cdef bint respond_prepared(self, bytes lines, int fd, int64_t count) except -1:
+        """Send the whole answer, status 200, in the usual case: ``lines`` of the head, content-length among them, and
+        as many bytes of a file. False: nothing has been done."""
+        cdef Connection c = self.h1
+        cdef connection conn = self.connection
+        cdef h1_out *o
+        cdef bytes line
+        if (not self.is_usual() or conn.fast is None or not HAS_SENDFILE or not self.head.minor or count == 0):
+            return False
+        tell_date()
+        line = conn.registry.server_line
+        o = output()
+        put(o, b"HTTP/1.1 200 OK\r\n", 17)
+        put(o, PyBytes_AS_STRING(lines), PyBytes_GET_SIZE(lines))
+        put(o, date_line, date_len)
+        put(o, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line))
+        put(o, b"\r\n", 2)
+        line = taken(o)
+        self.started = True
+        c.begun(BODY_LENGTH, count)
+        self.send_file(line, fd, 0, count)
+        return True
+
+    cdef int send_file(self, bytes head, int fd, int64_t offset, int64_t count) except -1:
+        """Send the head, and bytes of a file as the whole body, over a plain socket."""
+        cdef connection conn = self.connection
+        cdef Connection c = self.h1
+        cdef sock fast = conn.fast
+        cdef Py_ssize_t n
+        cdef off_t at = offset
+        cdef int64_t end = offset + count
         conn.phase = P_WRITE
         conn.deadline = coro_now(clock) + conn.registry.write_time
         try:
