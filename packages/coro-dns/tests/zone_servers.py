@@ -4,6 +4,8 @@ notifications; and zones to compare what they answer with."""
 from __future__ import annotations
 
 import socket
+import ssl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -186,6 +188,18 @@ def knot_acl(key: Key | None, remotes: str = "") -> str:
     """Whoever has the key, or everybody on this machine, may do everything at a Knot."""
     signed = "    key: key.test\n" if key else ""
     return remotes + f"acl:\n  - id: all\n    address: {HOST}\n{signed}    action: [transfer, notify, update]\n"
+
+
+def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's context with a certificate of its own for this name, and a client's that trusts it alone."""
+    files = [str(folder / "key.pem"), str(folder / "cert.pem")]
+    make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost".split()
+    make += ["-addext", f"subjectAltName={name}", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
+    command = [find_program("openssl", "openssl"), *make, "-keyout", files[0], "-out", files[1]]
+    coro.in_thread(lambda: subprocess.run(command, check=True, capture_output=True))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(files[1], files[0])
+    return server, ssl.create_default_context(cafile=files[1])
 
 
 def until(condition: Callable[[], Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from dns_support import in_loop, name, record, soa
 from real_programs import HOST, free_port
-from zone_servers import KEY, ORIGIN, SECRET, Bind, Knot, Named, Nsd, knot_acl, plain, until
+from zone_servers import KEY, ORIGIN, SECRET, Bind, Knot, Named, Nsd, certificate, knot_acl, plain, until
 
 import coro
 from coro.dns import _wire, tsig
@@ -166,6 +166,38 @@ def test_a_secondary_of_ours(tmp_path):
             until(lambda: secondary.data is None)
             query = _wire.build(1, 0, name(ORIGIN), 6, 1)
             assert _wire.parse(second.respond(query, HOST)).rcode == 2
+
+
+@pytest.mark.slow
+@in_loop
+def test_over_tls(tmp_path):
+    """RFC 9103: transfers and updates over TLS, with the name checked; and a secondary that follows so."""
+    ours, theirs = certificate(tmp_path, "DNS:primary.test")
+    zone = Zone.from_text("@ 60 SOA ns admin 5 3600 900 86400 60\n@ 60 NS ns\nns 60 A 192.0.2.1\n", ORIGIN)
+    primary = Primary(zone, transfer=[KEY], update=[KEY], notify_key=KEY)
+    address = (HOST, free_port())
+    with Server(zones=[primary], addresses=[address], tls=ours, tls_addresses=[(HOST, 0)]) as server:
+        at = server.tls_addresses[0]
+        assert transfer(ORIGIN, at, key=KEY, tls=theirs, tls_name="primary.test").serial == 5
+        update = Update(ORIGIN)
+        update.add("www", "A", "192.0.2.9", 60)
+        update.send(at, key=KEY, tls=theirs, tls_name="primary.test")
+        found = transfer(ORIGIN, at, key=KEY, tls=theirs, tls_name="primary.test")
+        assert found.serial == 6 and found.get(f"www.{ORIGIN}", "A")
+        for wrong in ({}, {"tls_name": "elsewhere.test"}):
+            with pytest.raises(DNS_Transfer_Error, match="certificate"):
+                transfer(ORIGIN, at, key=KEY, tls=theirs, **wrong)
+        with pytest.raises(DNS_Transfer_Error):
+            transfer(ORIGIN, at, key=KEY)  # no TLS
+        secondary = Secondary(ORIGIN, [at], key=KEY, tls=theirs, tls_name="primary.test")
+        with Server(zones=[secondary], addresses=[(HOST, free_port())]) as second:
+            port = second.addresses[0][1]
+            primary.notify.append((HOST, port))
+            until(lambda: serial_at(port) == 6)
+            with zone.edit() as edit:
+                edit.remove("www")
+            until(lambda: serial_at(port) == 7)
+    assert Secondary(ORIGIN, ["192.0.2.1"], tls=theirs).primaries == [("192.0.2.1", 853)]
 
 
 def messages(*records: Any, key: Key | None = None) -> Callable[[bytes], list[bytes]]:

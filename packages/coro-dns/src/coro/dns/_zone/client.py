@@ -148,9 +148,15 @@ def _serial(origin: bytes, server: Address, reply: _wire.Message) -> int:
     return serial_of(found[0])
 
 
-def serial_at(origin: bytes, server: Address, key: Key | None, source: str = "") -> int:
-    """The serial of a zone at a server. Raises DNS_Transfer_Error, DNS_Signature_Error."""
-    return _serial(origin, server, _over_udp(server, _query(origin, SOA), origin, key, WAITS, source))
+def serial_at(
+    origin: bytes, server: Address, key: Key | None, source: str = "", tls: Any = None, tls_name: str = ""
+) -> int:
+    """The serial of a zone at a server, asked over UDP, or over TLS if zones come so. Raises DNS_Transfer_Error,
+    DNS_Signature_Error."""
+    query = _query(origin, SOA)
+    if tls is None:
+        return _serial(origin, server, _over_udp(server, query, origin, key, WAITS, source))
+    return _serial(origin, server, exchange(server, query, origin, key, sum(WAITS), tls, tls_name, source))
 
 
 def notify(origin: bytes, server: Address, soa: Record | None, key: Key | None, source: str = "") -> int:

@@ -269,10 +269,11 @@ class Secondary(Service):
     """A zone that is copied from others, for a ``Server``.
 
     ``origin`` is its name, ``primaries`` are the servers to copy it from, an address or pairs of an address and a port;
-    ``key`` signs what they are asked. With ``tls``, a TLS context, copies come over TLS (:rfc:`9103`), and ``tls_name``
-    is what their certificates have to say. What comes may have ``most`` records and ``most_bytes`` bytes. With ``path``
-    the zone is kept in that file, and there at the next start. Notifications are taken from the primaries, and from
-    whoever ``notified_by`` names. The other parameters are those of ``Primary``.
+    ``key`` signs what they are asked. With ``tls``, a TLS context, they are asked over TLS (:rfc:`9103`), on port 853
+    unless they say another, and ``tls_name`` is what their certificates have to say. What comes may have ``most``
+    records and ``most_bytes`` bytes. With ``path`` the zone is kept in that file, and there at the next start.
+    Notifications are taken from the primaries, and from whoever ``notified_by`` names. The other parameters are those
+    of ``Primary``.
 
     The zone's SOA record says how often the primaries are asked, and after which time without an answer from them the
     zone is no longer good (:rfc:`1035`); the server then answers SERVFAIL.
@@ -298,7 +299,7 @@ class Secondary(Service):
     ) -> None:
         super().__init__(_wire.from_text(origin), transfer, notify, notify_key, path, source, ask)
         self.data: Data | None = None
-        self.primaries = [address_of(one) for one in primaries]
+        self.primaries = [address_of(one, 53 if tls is None else 853) for one in primaries]
         if not self.primaries:
             raise ValueError(f"expected at least one primary server for the zone {origin}")
         self.key = key
@@ -390,7 +391,7 @@ class Secondary(Service):
     def _refresh_from(self, server: Address) -> bool:
         known = self.data
         if known is not None:
-            serial = client.serial_at(self.origin, server, self.key, self.source)
+            serial = client.serial_at(self.origin, server, self.key, self.source, self.tls, self.tls_name)
             if not is_newer(serial, known.serial):
                 return serial == known.serial
             try:
