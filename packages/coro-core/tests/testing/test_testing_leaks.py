@@ -4,7 +4,10 @@ import gc
 import os
 import subprocess
 import sys
+import threading
+import time
 import tracemalloc
+import types
 
 import pytest
 
@@ -120,6 +123,48 @@ def test_a_plain_descriptor():
     (leak,) = leaks_of(lambda: opened.append(os.open(os.devnull, os.O_RDONLY)))
     assert leak == f"descriptor {opened[0]}: /dev/null"
     os.close(opened[0])
+
+
+def interrupt_a_worker(goes_on):
+    """A thread waits for a worker that keeps a file open until `goes_on` is set, and is ended."""
+    opened = threading.Event()
+
+    def work():
+        with open(os.devnull):
+            opened.set()
+            goes_on.wait()
+
+    thread = coro.spawn(coro.in_thread, work)
+    while not opened.is_set():
+        coro.yield_slice()
+    thread.shutdown()
+    thread.join()
+
+
+def test_a_worker_whose_caller_was_interrupted_may_come_to_its_end(monkeypatch):
+    """What it has open until then is no leak."""
+    goes_on = threading.Event()
+    sleep = time.sleep
+
+    def slept(seconds):
+        goes_on.set()  # so it is waited for
+        sleep(seconds)
+
+    monkeypatch.setattr(_leaks, "time", types.SimpleNamespace(sleep=slept, monotonic=time.monotonic))
+    with testing.no_leaks():
+        coro.run(interrupt_a_worker, goes_on)
+    assert goes_on.is_set()
+
+
+def test_a_worker_that_does_not_end_leaks(monkeypatch):
+    goes_on = threading.Event()
+    monkeypatch.setattr(_leaks, "PATIENCE", 0.0)
+    try:
+        with pytest.raises(_leaks.LeakError, match="/dev/null"):
+            with testing.no_leaks():
+                coro.run(interrupt_a_worker, goes_on)
+    finally:
+        goes_on.set()
 
 
 def test_a_descriptor_that_was_replaced():

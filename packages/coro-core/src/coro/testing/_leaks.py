@@ -15,11 +15,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 import tracemalloc
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from coro import offload
 from coro._clock import ticks
 from coro._introspection import reports
 from coro._net.sock import get_live_sockets
@@ -28,8 +30,9 @@ from coro._runtime import scheduler
 
 __all__ = ["LeakError", "no_leaks"]
 
-#: Turns that other threads get to end before they count as left.
+#: Turns that other threads get to end before they count as left, and seconds for workers.
 TURNS = 5
+PATIENCE = 10.0
 
 
 class LeakError(AssertionError):
@@ -185,12 +188,21 @@ def _thread_timers(t: Any) -> int:
     return 1 if waits is not None and waits[0] == "sleep" else 0
 
 
+def let_workers_end() -> None:
+    """Whoever is interrupted in `in_thread` leaves a worker behind, which still has open what its function has opened.
+    It gets some seconds to come to its end."""
+    limit = time.monotonic() + PATIENCE
+    while offload.statistics()["busy"] and time.monotonic() < limit:
+        time.sleep(0.001)
+
+
 def find(before: Census, *, daemons: bool = False, strict: bool = False) -> list[str]:
     """What was left since ``before``, after everything has had its chance to go away. Lets other threads run when it is
     called in one."""
     found = differences(before, census(), daemons=daemons, strict=strict)
     if not found:
         return found
+    let_workers_end()
     gc.collect()
     in_thread = isinstance(scheduler.current(), scheduler.coro)
     for _ in range(TURNS):
