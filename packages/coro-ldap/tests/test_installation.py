@@ -3,8 +3,10 @@ nothing but a folder with copies and stand-ins; starting one takes 0.03 s."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,16 @@ def test_other_errors_are_left_alone(site: Path) -> None:
     write(site, "coro/ldap/filters.py", "import nowhere_to_be_found")
     # 3.15 has more to say behind it.
     assert import_error(site).startswith("ModuleNotFoundError: No module named 'nowhere_to_be_found'")
+
+
+def test_what_is_installed_with_it() -> None:
+    """coro-core and pure-sasl, and nothing else unless an extra is asked for: no other ASN.1 library, no libldap."""
+    needed = {
+        re.split(r"[^\w-]", one)[0].lower() for one in metadata.requires("coro-ldap") or () if "extra ==" not in one
+    }
+    assert needed == {"coro-core", "pure-sasl"}
+    compiled = list(SOURCE.parent.glob("ldap/**/*.so")) + list(SOURCE.parent.glob("asn1/**/*.so"))
+    assert len(compiled) >= 3
+    for path in compiled:
+        data = path.read_bytes()
+        assert not any(name in data for name in (b"libldap", b"liblber", b"libsasl")), path

@@ -13,6 +13,9 @@ if the connection was lost: reading twice does no harm.  What changes entries is
 
 Equal searches that threads make at the same time go to the server once, and with `ttl` their results are kept.
 
+A program that knows its directories by name keeps a pool for each in the registry: `create_server_group`,
+`get_server_group`, `remove_server_group`.
+
 Cost: for each loan a few operations on a list; memory for `size` connections and `cache_size` results.
 """
 
@@ -41,7 +44,16 @@ from coro.ldap.exceptions import (
 from coro.ldap.filters import Filter
 from coro.log import Facility
 
-__all__ = ["Pool", "PoolStatistics"]
+__all__ = [
+    "Pool",
+    "PoolStatistics",
+    "clear_all_caches",
+    "create_server_group",
+    "get_server_group",
+    "remove_all_server_groups",
+    "remove_server_group",
+    "server_groups",
+]
 
 LOG = Facility("ldap.pool")
 #: Seconds after which an unused connection is tried before it is lent.
@@ -411,3 +423,57 @@ class Pool:
     def clear(self) -> None:
         """Forget the results that are kept."""
         self._cache.clear()
+
+
+# ---- groups of servers that have a name
+
+_groups: dict[str, Pool] = {}
+
+
+def create_server_group(name: str, urls: Iterable[str], **settings: Any) -> Pool:
+    """Make a `Pool` that the whole program knows by a name, for the servers of one directory.
+
+    name: any str.  urls, settings: those of `Pool`; ``balance=False`` prefers the first server, True takes turns.
+    Raises StateError if there is a group of that name, and what `Pool` raises.
+    """
+    if name in _groups:
+        raise StateError(
+            f"expected a name that no server group has, {name!r} is {_groups[name]!r}: take it with "
+            "get_server_group(name), or remove it before"
+        )
+    made = _groups[name] = Pool(urls, **settings)
+    return made
+
+
+def get_server_group(name: str) -> Pool:
+    """The pool of this name.  Raises LocalError, with the names that there are, if there is none."""
+    try:
+        return _groups[name]
+    except KeyError:
+        known = ", ".join(sorted(_groups)) or "none"
+        raise LocalError(f"expected the name of a server group ({known}), got {name!r}") from None
+
+
+def remove_server_group(name: str) -> None:
+    """Forget the pool of this name and close its connections, also those that are lent.  Raises LocalError as
+    `get_server_group` does."""
+    found = get_server_group(name)
+    del _groups[name]
+    found.close()
+
+
+def remove_all_server_groups() -> None:
+    """Forget and close all of them."""
+    for name in list(_groups):
+        remove_server_group(name)
+
+
+def server_groups() -> dict[str, Pool]:
+    """All groups by their names, in the order in which they were made.  The dict is a copy."""
+    return dict(_groups)
+
+
+def clear_all_caches() -> None:
+    """Forget the results that the groups keep."""
+    for one in _groups.values():
+        one.clear()

@@ -8,6 +8,7 @@ from ldap_server_support import ADMIN, BASE, PASSWORD, Ours, entries
 
 import coro
 from coro.ldap import ConnectionLost, LDAPTimeout, LocalError, Pool, StateError
+from coro.ldap import pool as groups
 from coro.ldap.exceptions import InvalidCredentials
 from coro.ldap.protocol import BindRequest, SearchRequest, UnbindRequest
 
@@ -197,3 +198,43 @@ def test_a_server_restarts_below_a_hundred_threads() -> None:
 
         run()
         assert found == [1] * 1000
+
+
+@in_loop
+def test_groups_of_servers_by_their_names() -> None:
+    with Scripted() as server:
+        try:
+            made = groups.create_server_group("people", [server.url], timeout=HANG, ttl=1000.0)
+            other = groups.create_server_group("hosts", [server.url], timeout=HANG)
+            assert groups.get_server_group("people") is made
+            assert groups.server_groups() == {"people": made, "hosts": other}
+            with pytest.raises(StateError, match="no server group has, 'people' is <Pool of 1 LDAP servers"):
+                groups.create_server_group("people", [server.url])
+            with pytest.raises(LocalError, match=r"\(hosts, people\), got 'printers'"):
+                groups.get_server_group("printers")
+            for _ in range(3):
+                made.search("cn=1")
+            assert searches(server) == 1
+            groups.clear_all_caches()
+            made.search("cn=1")
+            assert searches(server) == 2
+            groups.remove_server_group("people")
+            with pytest.raises(StateError):
+                made.search("cn=1")
+            groups.create_server_group("people", [server.url])
+        finally:
+            groups.remove_all_server_groups()
+        assert groups.server_groups() == {}
+        with pytest.raises(LocalError, match=r"\(none\)"):
+            groups.remove_server_group("people")
+
+
+@in_loop
+def test_an_empty_password_is_no_login() -> None:
+    """Servers take it for nobody and answer with success (RFC 4513, 5.1.2), so it is never sent."""
+    with Scripted() as server, pool(server) as directory:
+        for empty in ("", b""):
+            assert not directory.check_password("cn=somebody", empty)
+            with directory.connection() as link, pytest.raises(LocalError, match="let everybody in"):
+                link.simple_bind("cn=somebody", empty)
+        assert not any(isinstance(one.op, BindRequest) for peer in server.conversations for one in peer.seen)
