@@ -158,6 +158,22 @@ def test_resolver_sends_the_cookie_back_and_ignores_replies_without_it():
 
 
 @in_loop
+def test_a_server_that_copies_options_gives_no_cookie():
+    """Our 8 bytes alone are what a server sends back that knows nothing of cookies: its reply is good."""
+    asked = []
+
+    def server(query):
+        asked.append(cookie_in(query))
+        return with_cookie(query, cookie_in(query), [record("www.test", 1, "192.0.2.1")])
+
+    with fakes({1: server}) as servers:
+        n = network.Network()
+        for _ in range(2):
+            assert n.ask((f"{NET}.1", servers.port), _wire.from_text("www.test"), 1, False, 5.0).answer
+        assert [len(one) for one in asked] == [8, 8] and not n.forged
+
+
+@in_loop
 def test_resolver_asks_again_after_badcookie():
     got = []
 

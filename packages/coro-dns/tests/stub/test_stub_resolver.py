@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import time
 
 import pytest
 from dns_support import NET, fakes, in_loop, name, record, reply, soa
@@ -317,6 +318,59 @@ def test_cookies():
         assert r.query("a.test") == r.query("b.test") == [(300, "192.0.2.1")]
         assert len(seen[0]) == 8 and seen[1] == seen[0] + b"serverside"
         assert r.statistics().forged == 3
+
+
+@in_loop
+def test_forged_formerr_does_not_take_the_cookie():
+    """Without EDNS there is no cookie. So from a server that gives them an error without one is not believed; and
+    from others it is for a quarter of an hour."""
+    seen = []
+
+    def server(query):
+        seen.append(query.udp_size)
+        forged = _wire.build(query.id, 0x8181, None, 0, 0)
+        if with_cookies:
+            options = [(10, dict(query.options)[10][:8] + b"serverside")]
+            records = [record(_wire.to_text(query.qname), A, "192.0.2.1")]
+            right = _wire.build(
+                query.id, 0x8180, query.question, query.qtype, 1, records, udp_size=1232, options=options
+            )
+            return right if len(seen) == 1 else [forged, right]
+        return forged if query.udp_size else address(query)
+
+    for with_cookies in (True, False):
+        seen.clear()
+        with fakes({1: server}) as servers:
+            r = resolver(servers)
+            assert r.query("a.test") and r.query("b.test") and r.query("c.test")
+            assert seen == ([1232] * 3 if with_cookies else [1232, 0, 0, 0])
+            known = r._transports[0].server
+            assert known.no_edns != with_cookies
+            if not with_cookies:
+                assert 800 < known.no_edns_until - time.monotonic() <= 900
+                known.no_edns_until = time.monotonic() - 1
+                assert r.query("d.test") and seen[4:] == [1232, 0]
+
+
+@in_loop
+def test_a_server_that_stops_giving_cookies():
+    """TCP decides, once; afterwards it is one without cookies."""
+    stopped = []
+
+    def server(query):
+        records = [record(_wire.to_text(query.qname), A, "192.0.2.1")]
+        cookie = dict(query.options).get(10)
+        options = [(10, cookie[:8] + b"serverside")] if cookie and not stopped else []
+        return _wire.build(query.id, 0x8180, query.question, query.qtype, 1, records, udp_size=1232, options=options)
+
+    with fakes({1: server}) as servers, over_tcp(servers, {1: server}):
+        r = resolver(servers)
+        assert r.query("a.test")
+        stopped.append(True)
+        for owner in ("b.test", "c.test", "d.test"):
+            assert r.query(owner, timeout=1.0)
+        assert servers.asked == [(1, f"{one}.test", A) for one in "abbcd"]
+        r.close()
 
 
 @in_loop

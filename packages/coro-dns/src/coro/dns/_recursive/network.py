@@ -220,7 +220,7 @@ class Network:
         if reply.truncated:
             return True  # only its header was read, and all that it can do is to have us ask over TCP
         cookie = next((data for number, data in reply.options if number == COOKIE), None)
-        if cookie is None:
+        if cookie is None or cookie == memory.client_cookie:  # some servers copy options that they do not know
             return not memory.server_cookie
         if cookie[:8] != memory.client_cookie or not 16 <= len(cookie) <= 40:
             return False

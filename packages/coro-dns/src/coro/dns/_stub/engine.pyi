@@ -6,7 +6,7 @@ from coro.dns._wire import Message
 class Server:
     address: tuple[str, int]
     family: int
-    no_edns: bool
+    no_edns_until: float
     no_mixing: bool
     cookie: bytes
     failed_at: float
@@ -16,6 +16,10 @@ class Server:
     failures: int
     seconds: float
     def __init__(self, address: tuple[str, int]) -> None: ...
+    @property
+    def no_edns(self) -> bool:
+        """Did it not understand EDNS a short time ago?"""
+
     @property
     def text(self) -> str: ...
 

@@ -101,7 +101,7 @@ cdef class Server:
 
     cdef readonly tuple address
     cdef readonly int family
-    cdef public bint no_edns            # it answers queries with EDNS by FORMERR
+    cdef public double no_edns_until    # monotonic seconds: it has answered a query with EDNS by FORMERR
     cdef public bint no_mixing          # it does not copy the letters of the name, as its replies over TCP show
     cdef public bytes cookie            # ours, and behind it the server's once it has sent one
     cdef public double failed_at        # monotonic seconds, 0: it has answered since
@@ -112,6 +112,11 @@ cdef class Server:
         self.address = address
         self.family = INET6 if ":" in address[0] else INET
         self.cookie = _urandom(8)
+
+    @property
+    def no_edns(self):
+        """Did it not understand EDNS a short time ago?"""
+        return self.no_edns_until != 0 and self.no_edns_until > <double>_monotonic()
 
     @property
     def text(self):
@@ -282,7 +287,7 @@ cdef bint cookie_fits(Server server, object message):
             server.cookie = value
             return True
     # a server that has sent one sends it always, so without it comes from somebody else
-    return len(server.cookie) == 8 or message.udp_size == 0 and message.rcode == 1
+    return len(server.cookie) == 8
 
 
 cdef class Exchange:

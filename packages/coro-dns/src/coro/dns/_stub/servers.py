@@ -20,6 +20,8 @@ __all__ = ["OverHTTPS", "OverTLS", "Plain", "Transport", "said"]
 
 #: RFC 8467, section 4.1: so lengths say little about names.
 BLOCK = 128
+#: Seconds after which EDNS is tried again: without it there are no cookies, and the error may have been forged.
+NO_EDNS_FOR = 900.0
 _NAMES = {1: "FORMERR", 2: "SERVFAIL", 4: "NOTIMP", 5: "REFUSED", 23: "BADCOOKIE"}
 _BADCOOKIE = 23
 
@@ -65,7 +67,7 @@ class Plain:
         rcode = reply[0].rcode
         server = self.server
         if rcode in (1, 4) and query.size and not server.no_edns and not reply[0].udp_size:
-            server.no_edns = True  # RFC 6891, section 7: it may not know EDNS
+            server.no_edns_until = time.monotonic() + NO_EDNS_FOR  # RFC 6891, section 7: it may not know EDNS
             reply = self._over_udp(query, seconds)
         elif rcode == _BADCOOKIE:
             reply = self._over_udp(query, seconds)  # with the cookie that came with it: RFC 7873, section 5.3
@@ -85,7 +87,10 @@ class Plain:
             return reply
         if error is None and (exchange.mixed or exchange.bare):
             # Who answers over TCP has at least received what we sent, so he decides.
-            return self._over_tcp(query, seconds, "its replies over UDP do not fit, ")
+            reply = self._over_tcp(query, seconds, "its replies over UDP do not fit, ")
+            if exchange.bare:
+                self.server.cookie = self.server.cookie[:8]  # it has stopped giving cookies
+            return reply
         self._failed()
         if error is not None:
             raise Refusal(error.strerror or str(error)) from error
