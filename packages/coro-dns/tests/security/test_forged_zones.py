@@ -9,7 +9,9 @@ import pytest
 from dns_forged import Signing, World
 from dns_support import in_loop, name, record, soa
 
+import coro
 from coro.dns import DNS_Bogus_Error, DNS_Soft_Error
+from coro.dns._dnssec import signatures
 from coro.dns._dnssec.signatures import Budget
 from coro.dns._recursive.recursor import ROOT
 from coro.dns.packet import TYPE
@@ -413,3 +415,43 @@ def test_keys_made_of_a_wildcard():
     world.put("bank.test", TYPE.DNSKEY, keys)
     with world.resolver() as r, pytest.raises(DNS_Bogus_Error, match="wildcard"):
         r.resolve(name("www.bank.test"), A)
+
+
+@in_loop
+def test_many_clients_cause_one_check(monkeypatch):
+    """What is wrong costs once, however many ask for it, and a zone that is wrong is asked for once a minute."""
+    checks = []
+    real = signatures._is_valid
+    monkeypatch.setattr(signatures, "_is_valid", lambda *args: checks.append(1) or coro.yield_slice() or real(*args))
+    world = World()
+    wrong = [
+        one for i in range(50) for one in Signing("bank.test").one("bank.test", TYPE.DNSKEY, b"x", until=i + 9)[1:]
+    ]
+    key = (name("bank.test"), TYPE.DNSKEY, 1, 300, world.bank.key.data)
+    tag = world.bank.key.tag.to_bytes(2, "big")
+    wrong = [(*one[:4], one[4][:16] + tag + one[4][18:]) for one in wrong]
+    world.put("bank.test", TYPE.DNSKEY, [key, *wrong])
+    with world.resolver() as r:
+        with coro.group() as clients:
+            threads = [clients.spawn(failure, r, f"n{i}.bank.test") for i in range(50)]
+        assert {type(thread.get()) for thread in threads} == {DNS_Bogus_Error}
+        assert len(checks) == 4 + signatures.SIGNATURES_MOST
+        assert sum(kind == TYPE.DNSKEY for _, kind in world.asked) == 3
+
+
+def failure(r, owner):
+    try:
+        r.resolve(name(owner), A)
+    except DNS_Soft_Error as e:
+        return e
+
+
+@in_loop
+def test_an_alias_made_of_a_wildcard_hides_a_zone_for_a_minute_only():
+    """A wildcard's alias in the place of a DS record, without the proof that belongs to it."""
+    world = World()
+    world.put("bank.test", TYPE.DS, world.test.one("*.test", TYPE.CNAME, "plain.test.", 86400, shown="bank.test"))
+    with world.resolver() as r:
+        with pytest.raises(DNS_Bogus_Error, match="made of a wildcard"):
+            r.resolve(name("www.bank.test"), A)
+        assert r.validator.zones[name("bank.test")].expires <= time.monotonic() + 60

@@ -4,8 +4,8 @@ The arithmetic is that of the distribution `cryptography`, which is wanted only 
 
 A forger can make a zone in which every check of a signature fails, and takes time: hundreds of keys with the same tag,
 and as many signatures (KeyTrap, CVE-2023-50387). So one set of records gets SIGNATURES_MOST checks, with at most
-KEYS_MOST keys for each signature, and one question as many as its `Budget` has. Others have their turn between two
-checks.
+KEYS_MOST keys for each signature, and one question as many as its `Budget` has, few of which may fail. Others have
+their turn between two checks.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class Spent(Exception):
 
 
 class Budget:
-    """What one question may still cost: checks of signatures, and hashes of names."""
+    """What one question may still cost: checks of signatures, those of them that fail, and hashes of names."""
 
-    __slots__ = ("hashes", "signatures")
+    __slots__ = ("failures", "hashes", "signatures")
 
-    def __init__(self, signatures: int = 100, hashes: int = 200) -> None:
+    def __init__(self, signatures: int = 100, failures: int = 16, hashes: int = 200) -> None:
         self.signatures = signatures
+        self.failures = failures
         self.hashes = hashes
 
     def signature(self) -> None:
@@ -49,6 +50,12 @@ class Budget:
         if self.signatures < 0:
             raise Spent("too many signatures had to be checked")
         coro.yield_slice()
+
+    def failed(self) -> None:
+        """It was wrong. Raises Spent."""
+        self.failures -= 1
+        if self.failures < 0:
+            raise Spent("too many signatures were wrong")
 
     def hash(self) -> None:
         """One more hash of a name. Raises Spent."""
@@ -251,4 +258,5 @@ def check(rrset: RRset, zone: bytes, keys: Iterable[Key], now: int, budget: Budg
             budget.signature()
             if _is_valid(signature, key, signed):
                 return signature, ""
+            budget.failed()
     return None, why

@@ -11,16 +11,18 @@ forger cannot just leave signatures out.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import coro
 from coro.dns import _wire
 from coro.dns._dnssec.denial import DS, INSECURE, NS, NSEC, NSEC3, SOA, Denial
 from coro.dns._dnssec.signatures import Budget, Key, RRset, Signature, Spent, check, is_supported, named_keys
 from coro.dns._recursive.store import Entry, Signed
 from coro.dns._wire import below, labels, parent, to_text
-from coro.dns.exceptions import DNS_Bogus_Error
+from coro.dns.exceptions import DNS_Bogus_Error, DNS_Soft_Error
 
 if TYPE_CHECKING:
     from coro.dns._recursive.recursor import Recursor, Work
@@ -36,15 +38,21 @@ BOGUS_FOR = 60.0
 
 
 class _Zone(NamedTuple):
-    """What was found at a name: a zone with keys; an unsigned one (no keys); or no zone at all."""
+    """What was found at a name: a zone with keys; an unsigned one (no keys); no zone at all; something wrong."""
 
     expires: float
     is_zone: bool
     keys: tuple[Key, ...]
+    wrong: str = ""  # why nobody can tell
 
 
 class _Bogus(Exception):
     """It is wrong; the text says what."""
+
+
+def _count(owner: bytes) -> int:
+    """How many labels a signature of a name says if the name is not made of a wildcard."""
+    return labels(owner) - (owner[:2] == b"\1*")
 
 
 class Validator:
@@ -54,6 +62,7 @@ class Validator:
         self.recursor = recursor
         self.anchors = anchors
         self.zones: dict[bytes, _Zone] = {}
+        self.running: dict[bytes, coro.event] = {}  # names that a thread finds out about
         self.bogus = 0
 
     def check(self, entry: Entry, owner: bytes, rtype: int, name: bytes, work: Work) -> bool:
@@ -62,10 +71,14 @@ class Validator:
         signed = entry.signed
         if signed is None or (rtype == RRSIG and entry.data):  # pinned, or from before; nobody signs signatures
             return False
-        if signed.secure is None:
+        while signed.secure is None:
             if signed.wrong and signed.until > time.monotonic():
                 raise DNS_Bogus_Error(to_text(name), str(rtype), "", signed.wrong)
+            if signed.checked is not None:  # by another thread; what is checked once costs once
+                self._wait(signed.checked, name, work)
+                continue
             fresh = work.budget is None
+            signed.checked = coro.event()
             try:
                 budget = work.budget
                 if budget is None:
@@ -82,7 +95,17 @@ class Validator:
                     signed.until = time.monotonic() + BOGUS_FOR
                     entry.expires = min(entry.expires, signed.until)  # then it is asked for again
                 raise DNS_Bogus_Error(to_text(name), str(rtype), "", wrong) from None
+            finally:
+                signed.checked.set()
+                signed.checked = None
         return signed.secure
+
+    @staticmethod
+    def _wait(bell: coro.event, name: bytes, work: Work) -> None:
+        try:
+            bell.wait(max(work.left(), 0))
+        except coro.TimeoutError:
+            raise DNS_Soft_Error(to_text(name), "", "", "no time is left") from None
 
     # -- answers
 
@@ -96,16 +119,19 @@ class Validator:
             raise _Bogus(f"{to_text(owner)} has no signature, but its zone {to_text(zone)} is signed")
         rrset = RRset(owner, rtype, entry.ttl, entry.data, signed.signatures)
         good = self._verified(rrset, zone, keys, entry, budget)
-        count = labels(owner) - (owner[:2] == b"\1*")
-        if good.labels < count:
+        if good.labels < _count(owner):
             proofs = self._proofs(signed, zone, keys, budget, entry)
             signed.proof = tuple(proofs)
-            shown = Denial(zone, proofs, budget).no_closer(owner, good.labels)
-            if not shown:
-                raise _Bogus(f"{to_text(owner)} is made of a wildcard, and it is not shown that it does not exist")
-            return shown != INSECURE
+            return self._no_closer(owner, good, Denial(zone, proofs, budget)) != INSECURE
         signed.proof = ()
         return True
+
+    @staticmethod
+    def _no_closer(owner: bytes, good: Signature, denial: Denial) -> str:
+        shown = denial.no_closer(owner, good.labels)
+        if not shown:
+            raise _Bogus(f"{to_text(owner)} is made of a wildcard, and it is not shown that it does not exist")
+        return shown
 
     def _negative(self, entry: Entry, signed: Signed, name: bytes, rtype: int, work: Work, budget: Budget) -> bool:
         above = parent(name) if rtype == DS and len(name) > 1 else name
@@ -145,7 +171,7 @@ class Validator:
         for one in signed.proof:
             if one.rtype in (NSEC, NSEC3) and self._signer(one.signatures, one.owner) == zone:
                 good = self._verified(one, zone, keys, entry, budget)
-                if good.labels == labels(one.owner) - (one.owner[:2] == b"\1*"):
+                if good.labels == _count(one.owner):
                     out.append(one)
         return out
 
@@ -191,28 +217,50 @@ class Validator:
             at = name
             for _ in range(i):
                 at = parent(at)
-            found = self.zones.get(at)
-            if found is None or found.expires < time.monotonic():
-                found = self._step(zone, keys, at, work, budget)
-                if len(self.zones) >= KEPT:
-                    self.zones.clear()
-                self.zones[at] = found
+            found = self._known(at, work, functools.partial(self._step, zone, keys, at, work, budget))
             if found.is_zone:
                 zone, keys = at, found.keys
                 if not keys:
                     break
         return zone, keys
 
+    def _known(self, name: bytes, work: Work, find: Callable[[], _Zone]) -> _Zone:
+        """What is at a name: remembered, found out by `find`, or by another thread that is just doing that."""
+        while True:
+            found = self.zones.get(name)
+            if found is not None and found.expires >= time.monotonic():
+                if found.wrong:
+                    raise _Bogus(found.wrong)
+                return found
+            if name not in self.running:
+                break
+            self._wait(self.running[name], name, work)
+        bell = self.running[name] = coro.event()
+        found = None
+        try:
+            found = find()
+        except _Bogus as e:
+            found = _Zone(time.monotonic() + BOGUS_FOR, False, (), str(e))
+            raise
+        finally:
+            if found is not None:
+                if len(self.zones) >= KEPT:
+                    self.zones.clear()
+                self.zones[name] = found
+            del self.running[name]
+            bell.set()
+        return found
+
     def _fetch(self, name: bytes, rtype: int, work: Work) -> tuple[Entry, int, bytes]:
         found = self.recursor.fetch(name, rtype, work)
         return found.entry, found.rtype, found.owner
 
     def _anchored(self, zone: bytes, work: Work, budget: Budget) -> tuple[Key, ...]:
-        found = self.zones.get(zone)
-        if found is None or found.expires < time.monotonic():
+        def find() -> _Zone:
             keys, expires = self._zone_keys(zone, self.anchors[zone], work, budget)
-            found = self.zones[zone] = _Zone(expires, True, keys)
-        return found.keys
+            return _Zone(expires, True, keys)
+
+        return self._known(zone, work, find).keys
 
     def _step(self, zone: bytes, keys: tuple[Key, ...], name: bytes, work: Work, budget: Budget) -> _Zone:
         """What is at a name below a signed zone."""
@@ -232,10 +280,13 @@ class Validator:
             rrset = RRset(owner, rtype, entry.ttl, entry.data, signed.signatures)
             good = self._verified(rrset, zone, keys, entry, budget)
             expires = min(entry.expires, time.monotonic() + KEPT_FOR)
+            if good.labels < _count(owner):
+                if rtype == DS:
+                    raise _Bogus(f"the DS records of {to_text(name)} are made of a wildcard")
+                proofs = self._proofs(signed, zone, keys, budget, entry)
+                self._no_closer(owner, good, Denial(zone, proofs, budget))
             if rtype != DS:
                 return _Zone(expires, False, ())  # an alias
-            if good.labels != labels(name):
-                raise _Bogus(f"the DS records of {to_text(name)} are made of a wildcard")
             if not any(len(ds) > 4 and is_supported(ds[2], ds[3]) for ds in entry.data):
                 return _Zone(expires, True, ())
             its, until = self._zone_keys(name, list(entry.data), work, budget)
@@ -274,7 +325,7 @@ class Validator:
         if named is None:
             raise _Bogus(f"{to_text(zone)} has too many keys with one tag")
         rrset = RRset(zone, DNSKEY, entry.ttl, entry.data, entry.signed.signatures)
-        if self._verified(rrset, zone, tuple(named), entry, budget).labels != labels(zone):
+        if self._verified(rrset, zone, tuple(named), entry, budget).labels < _count(zone):
             raise _Bogus(f"the keys of {to_text(zone)} are made of a wildcard")
         entry.signed.secure = True
         entry.signed.proof = ()
