@@ -3,6 +3,7 @@ moved, not waited for."""
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -180,6 +181,55 @@ def test_a_server_without_edns():
         assert cache.query("www", "A") == [(300, "192.0.2.1")]
         assert cache.query("web", "A") == [(300, "192.0.2.1")]
         assert len(servers.asked) == 3  # it is remembered
+
+
+@in_loop
+def test_a_forked_child_and_its_parent_both_go_on():
+    """Who was asking in the parent asks there only: the child does not wait for him, nor for his place."""
+
+    def server(query):
+        if held:
+            held.pop().wait()
+        return reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])
+
+    held = [coro.event()]
+    bell = held[0]
+    with fakes({1: server}) as servers:
+        r = Recursor([servers.root], port=servers.port, most=1)
+        waiting = coro.spawn(r.resolve, name("a.test"), A)
+        while held:
+            coro.yield_slice()
+        pid = coro.fork()
+        if not pid:
+            status = 1
+            try:
+                r.roots, r.port = [("127.0.0.1", port_of_the_child(server))], 0
+                if r.resolve(name("a.test"), A).answer and r.resolve(name("b.test"), A).answer:
+                    status = 0
+            finally:
+                os._exit(status)
+        bell.set()
+        assert waiting.get().answer and r.resolve(name("c.test"), A).answer
+        while True:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                break
+            coro.sleep_relative(0.01)
+        assert status == 0
+
+
+def port_of_the_child(server):
+    """A server of its own, since its copy of the parent's socket would take the parent's queries."""
+
+    def serve():
+        while True:
+            data, address = sock.recvfrom(4096)
+            sock.sendto(server(_wire.parse(data)), address)
+
+    sock = coro.udp_sock()
+    sock.bind(("127.0.0.1", 0))
+    coro.spawn(serve)
+    return sock.getsockname()[1]
 
 
 @in_loop

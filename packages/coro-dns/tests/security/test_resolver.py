@@ -295,6 +295,52 @@ def test_the_budget_of_one_question():
 
 
 @in_loop
+def test_many_servers_at_one_address():
+    """NRDelegation, CVE-2022-3204, and relatives: however many names its servers have, an address is asked once, or
+    twice if it is silent."""
+
+    def root(query):
+        names = [f"ns{i}.evil" for i in range(20)]
+        return reply(
+            query,
+            authority=[record("evil", NS, one) for one in names],
+            additional=[record(one, A, f"{NET}.2") for one in names],
+            aa=False,
+        )
+
+    with fakes({1: root, 2: lambda query: reply(query, rcode=2)}) as servers:
+        with pytest.raises(DNS_Soft_Error):
+            recursor(servers).resolve(name("www.evil"), A)
+        assert [number for number, _, _ in servers.asked].count(2) <= 2
+
+
+@in_loop
+def test_a_flood_of_names_does_not_take_what_is_used():
+    """What is asked for again and again stays, however many names of others come in between (CacheFlush)."""
+
+    def server(query):
+        return reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])
+
+    with fakes({1: server}) as servers:
+        r = recursor(servers, size=40)
+        for i in range(100):
+            r.resolve(name("www.bank"), A)
+            r.resolve(name(f"n{i}.evil"), A)
+        assert [one for _, one, _ in servers.asked].count("www.bank") == 1
+        assert len(r.entries) <= 40
+
+
+@in_loop
+def test_ports_are_new_with_an_address_of_its_own_too():
+    """CVE-2026-50252 was about ports that lost their randomness when sockets shared them."""
+    with fakes({1: lambda query: reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])}) as servers:
+        r = recursor(servers, source="127.0.0.1")
+        for i in range(40):
+            r.resolve(name(f"n{i}"), A)
+        assert len(set(servers.ports)) >= 30
+
+
+@in_loop
 def test_a_server_that_denies_names_with_others_below():
     """Its NXDOMAIN for `b.zone`, which was asked for on the way, is forgotten when `a.b.zone` is there."""
 

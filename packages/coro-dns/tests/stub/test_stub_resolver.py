@@ -192,6 +192,10 @@ def test_one_deadline_for_all():
         with pytest.raises(QueryFailed):
             r.query("a.test", timeout=0.45)
         assert {number for number, _, _ in servers.asked} == {1, 2, 3}
+        # the time of a server that wants TCP, and is silent there, is the same time
+        with fakes({4: lambda query: reply(query, aa=False, flags=RA | 0x0200)}) as others:
+            with over_tcp(others, {4: silent}), pytest.raises(QueryFailed):
+                resolver(others, attempts=1).query("a.test", timeout=0.2)
         with pytest.raises(coro.TimeoutError), coro.timeout(0.05):
             r.query("b.test")
         assert r.statistics().failed == 1
@@ -470,6 +474,7 @@ def test_many_lookups_with_short_limits_end():
         assert not r._flights.table
 
 
+@pytest.mark.slow
 @in_loop
 def test_opening_many_resolvers_leaves_no_descriptors():
     if not os.path.isdir("/proc/self/fd"):
@@ -480,4 +485,6 @@ def test_opening_many_resolvers_leaves_no_descriptors():
         for _ in range(300):
             with resolver(servers) as r:
                 r.query("a.test")
+        for _ in range(10_000):
+            resolver(servers).close()
         assert len(os.listdir("/proc/self/fd")) == before

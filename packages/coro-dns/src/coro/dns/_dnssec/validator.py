@@ -63,6 +63,7 @@ class Validator:
         self.anchors = anchors
         self.zones: dict[bytes, _Zone] = {}
         self.running: dict[bytes, coro.event] = {}  # names that a thread finds out about
+        self.checking: dict[Signed, coro.event] = {}  # and what it checks
         self.bogus = 0
 
     def check(self, entry: Entry, owner: bytes, rtype: int, name: bytes, work: Work) -> bool:
@@ -74,11 +75,11 @@ class Validator:
         while signed.secure is None:
             if signed.wrong and signed.until > time.monotonic():
                 raise DNS_Bogus_Error(to_text(name), str(rtype), "", signed.wrong)
-            if signed.checked is not None:  # by another thread; what is checked once costs once
-                self._wait(signed.checked, name, work)
+            if signed in self.checking:  # by another thread; what is checked once costs once
+                self._wait(self.checking[signed], name, work)
                 continue
             fresh = work.budget is None
-            signed.checked = coro.event()
+            done = self.checking[signed] = coro.event()
             try:
                 budget = work.budget
                 if budget is None:
@@ -96,9 +97,14 @@ class Validator:
                     entry.expires = min(entry.expires, signed.until)  # then it is asked for again
                 raise DNS_Bogus_Error(to_text(name), str(rtype), "", wrong) from None
             finally:
-                signed.checked.set()
-                signed.checked = None
+                self.checking.pop(signed, None)
+                done.set()
         return signed.secure
+
+    def after_fork(self) -> None:
+        """In the child: nobody checks anything."""
+        self.running.clear()
+        self.checking.clear()
 
     @staticmethod
     def _wait(bell: coro.event, name: bytes, work: Work) -> None:
@@ -247,7 +253,7 @@ class Validator:
                 if len(self.zones) >= KEPT:
                     self.zones.clear()
                 self.zones[name] = found
-            del self.running[name]
+            self.running.pop(name, None)
             bell.set()
         return found
 

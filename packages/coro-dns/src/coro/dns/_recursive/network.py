@@ -105,10 +105,15 @@ class Network:
 
     def __init__(self, source: str = "", most: int = 500) -> None:
         self.source = source
+        self.most = most
         self.places = coro.semaphore(most)
         self.servers: dict[Address, ServerMemory] = {}
         self.sent = 0
         self.forged = 0
+
+    def after_fork(self) -> None:
+        """In the child: no query is open."""
+        self.places = coro.semaphore(self.most)
 
     def memory(self, server: Address) -> ServerMemory:
         """What is known of a server."""

@@ -22,8 +22,10 @@ Names are in wire form throughout; text is made by whoever asks.
 from __future__ import annotations
 
 import ipaddress
+import os
 import random
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -159,7 +161,15 @@ class Recursor:
         self.failed: dict[bytes, float] = {}
         self.pinned: dict[bytes, Entry] = {}
         self.running: dict[bytes, coro.event] = {}
+        _EVERY.add(self)
         self.hits = self.misses = self.negative_hits = self.expired = self.prefetched = self.served_stale = 0
+
+    def after_fork(self) -> None:
+        """In the child: the threads that asked for something are the parent's."""
+        self.running.clear()
+        self.network.after_fork()
+        if self.validator is not None:
+            self.validator.after_fork()
 
     # -- the question as a whole
 
@@ -300,7 +310,7 @@ class Recursor:
             try:
                 return self._ask_down(name, rtype, work)
             finally:
-                del self.running[key]
+                self.running.pop(key, None)
                 done.set()
         except DNS_Soft_Error as e:
             # if it is the work for other names that has left too little for this one, it can be found next time
@@ -626,3 +636,14 @@ class Recursor:
         self.failed.clear()
         self.lame.clear()
         return count
+
+
+_EVERY: weakref.WeakSet[Recursor] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for one in list(_EVERY):
+        one.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -14,7 +14,6 @@ import math
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    import coro
     from coro.dns._dnssec.signatures import RRset
 
 __all__ = ["Delegation", "Entry", "Signed", "Store"]
@@ -25,13 +24,12 @@ _E = TypeVar("_E")
 class Signed:
     """What DNSSEC has about an entry."""
 
-    __slots__ = ("checked", "proof", "secure", "signatures", "until", "wrong")
+    __slots__ = ("proof", "secure", "signatures", "until", "wrong")
 
     def __init__(self, signatures: tuple[bytes, ...], proof: tuple[RRset, ...]) -> None:
         self.signatures = signatures  # of its records
         self.proof = proof  # SOA, NSEC and NSEC3 records that came with it, with their signatures
         self.secure: bool | None = None  # None: not checked yet, or wrong
-        self.checked: coro.event | None = None  # rung when the thread that checks it has finished
         self.wrong = ""  # why, and until when it is not checked again
         self.until = 0.0
 
