@@ -7,8 +7,11 @@ import time
 import pytest
 from dns_support import NET, fakes, in_loop, name, record, reply, soa
 
+import coro
 from coro.dns import DNS_Runaway_Query_Error, DNS_Soft_Error, _wire
 from coro.dns._recursive.recursor import RUNAWAY, TARGETS_MOST, Recursor
+from coro.dns.cache import dns_cache, resolver
+from coro.dns.stub_resolver import stub_resolver
 
 A, NS, CNAME = 1, 2, 5
 
@@ -292,6 +295,34 @@ def test_the_budget_of_one_question():
         with pytest.raises(DNS_Runaway_Query_Error):
             recursor(servers, work=3).resolve(name("a.b.c.d.e.evil"), A)
         assert len(servers.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("rtype", "data"),
+    [(A, b"\1\2\3"), (A, b""), (A, bytes(16)), (28, bytes(4)), (15, b"\0"), (16, b"\5ab"), (33, b"\0\1"), (13, b"\1a"),
+     (6, b"\0\0\0"), (12, b"")],
+)  # fmt: skip
+@in_loop
+def test_data_that_does_not_fit_its_type(rtype, data):
+    """The hosts of others get the documented error, and what shows the cache shows bytes."""
+
+    def server(query):
+        return reply(query, [(query.qname, rtype, 1, 300, data)], flags=0x80)
+
+    with fakes({1: server}) as servers:
+        cache = dns_cache(roots=[servers.root], port=servers.port, loopback=True)
+        stub = stub_resolver([servers.root], hosts="/nonexistent", config="/nonexistent", attempts=1)
+        for one in (cache, stub):
+            try:
+                one.query("1.2.0.192.in-addr.arpa", rtype, timeout=0.2)
+            except DNS_Soft_Error:
+                pass
+            one.dump()
+        if rtype in (A, 28):
+            family = coro.AF.INET if rtype == A else coro.AF.INET6
+            for hosts in (resolver(cache, hosts="/nonexistent"), stub):
+                with pytest.raises((DNS_Soft_Error, coro.NameError)):
+                    hosts.resolve_all("www.test", family)
 
 
 @in_loop

@@ -9,7 +9,7 @@ from typing import Any
 from coro.dns import _wire
 from coro.dns._packet.numbers import TYPE_MAP, type_text
 
-__all__ = ["TYPES", "number_of", "type_name", "value_of"]
+__all__ = ["TYPES", "number_of", "type_name", "value_of", "value_or_bytes"]
 
 #: Numbers of the record types.
 TYPES = {name: number for number, name in TYPE_MAP.items()}
@@ -83,3 +83,11 @@ def value_of(rtype: int, data: bytes) -> Any:
     except IndexError:
         raise ValueError(f"data that is too short for the type {type_name(rtype)}") from None
     return data
+
+
+def value_or_bytes(rtype: int, data: bytes) -> Any:
+    """The same, and the data as it is if it is none of that type."""
+    try:
+        return value_of(rtype, data)
+    except ValueError:
+        return data

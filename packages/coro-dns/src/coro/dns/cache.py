@@ -19,8 +19,8 @@ from coro.dns._recursive import recursor as _recursor
 from coro.dns._recursive.recursor import GLUELESSNESS, RUNAWAY, Answer, Recursor
 from coro.dns._recursive.store import Entry
 from coro.dns._stub.hosts import HostNames, put_in
-from coro.dns._values import number_of, type_name, value_of
-from coro.dns.exceptions import DNS_Hard_Error, DNS_Malformed_Qname_Error
+from coro.dns._values import number_of, type_name, value_of, value_or_bytes
+from coro.dns.exceptions import DNS_Hard_Error, DNS_Malformed_Qname_Error, DNS_Soft_Error
 
 __all__ = [
     "GLUELESSNESS",
@@ -200,14 +200,17 @@ class dns_cache:
         bytes for TXT, and bytes for all else. ``timeout`` is in seconds, for everything together; None means 10.
 
         Raises DNS_Hard_Error if the name does not exist, DNS_Malformed_Qname_Error if it cannot, and DNS_Soft_Error
-        if nobody can tell.
+        if nobody can tell, or if the data of a record does not fit its type.
         """
         rtype = number_of(qtype)
         found = self.answer(qname, rtype, 10.0 if timeout is None else timeout, no_cache)
         if found.rcode:
             why = "the name does not exist" if found.rcode == 3 else "the alias leads to an impossible name"
             raise DNS_Hard_Error(qname, type_name(rtype), (found.rcode, why))
-        return [(ttl, value_of(rtype, data)) for ttl, data in found.chosen(rtype)]
+        try:
+            return [(ttl, value_of(rtype, data)) for ttl, data in found.chosen(rtype)]
+        except ValueError as e:
+            raise DNS_Soft_Error(qname, type_name(rtype), "", str(e)) from None
 
     def forget(self, name: str = "", subtree: bool = False) -> int:
         """Drop what is known about a name, with ``subtree`` about all names below it, too. Returns the number of
@@ -223,14 +226,14 @@ class dns_cache:
 
     def dump(self) -> list[tuple[str, str, int, list[Any]]]:
         """What the cache holds: name, type, seconds left and data of each entry. The type ``"NXDOMAIN"`` is a name that
-        does not exist; no data means that there is none of that type."""
+        does not exist; no data means that there is none of that type. What does not fit its type is shown as bytes."""
         out = []
         now = time.monotonic()
         for key in self._recursor.entries.keys():
             entry = self._recursor.entries.young.get(key) or self._recursor.entries.old.get(key)
             rtype = int.from_bytes(key[-2:], "big")
             if entry is not None and entry.expires >= now:
-                data = [value_of(rtype, one) for one in entry.data]
+                data = [value_or_bytes(rtype, one) for one in entry.data]
                 kind = type_name(rtype) if rtype else "NXDOMAIN"
                 out.append((_wire.to_text(key[:-2]), kind, entry.left(now), data))
         return out

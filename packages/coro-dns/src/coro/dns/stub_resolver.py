@@ -25,7 +25,7 @@ from coro.dns._stub.hosts import HostNames, LookupFailed, put_in, take_out
 from coro.dns._stub.questions import Query, Refusal
 from coro.dns._stub.servers import OverHTTPS, OverTLS, Plain, Transport, said
 from coro.dns._stub.system import File, Settings, literal, settings_of
-from coro.dns._values import number_of, type_name, value_of
+from coro.dns._values import number_of, type_name, value_of, value_or_bytes
 from coro.dns.exceptions import DNS_Hard_Error, DNS_Malformed_Qname_Error
 from coro.dns.packet import Unpacker, UnpackError
 
@@ -334,7 +334,8 @@ class stub_resolver(HostNames):
         the resolver. With ``no_cache`` the cache is not looked at. Neither hosts file nor search list is used.
 
         Raises DNS_Hard_Error if the name does not exist, DNS_Malformed_Qname_Error if it cannot, QueryFailed (a
-        DNS_Soft_Error) if nobody can tell, and ValueError for an unknown type.
+        DNS_Soft_Error) if nobody can tell or the data of a record does not fit its type, and ValueError for an unknown
+        type.
         """
         rtype = number_of(qtype)
         answer = self.answer(qname, rtype, timeout, no_cache)
@@ -342,7 +343,10 @@ class stub_resolver(HostNames):
             raise DNS_Hard_Error(qname, type_name(rtype), (answer.rcode, "the name does not exist"))
         if rtype == 1 or rtype == 28:
             return answer.values(rtype)
-        return [(ttl, value_of(rtype, data)) for ttl, data in answer.left()]
+        try:
+            return [(ttl, value_of(rtype, data)) for ttl, data in answer.left()]
+        except ValueError as e:
+            raise QueryFailed(qname, type_name(rtype), "", str(e)) from None
 
     # -- for hosts
 
@@ -469,13 +473,13 @@ class stub_resolver(HostNames):
 
     def dump(self) -> list[tuple[str, str, int, list[Any]]]:
         """What the cache holds: name, type, seconds left and data of each entry. The type ``"NXDOMAIN"`` is a name that
-        does not exist; no data means that there is none of that type."""
+        does not exist; no data means that there is none of that type. What does not fit its type is shown as bytes."""
         now = time.monotonic()
         out = []
         for key, answer in self._cache.items():
             rtype = int.from_bytes(key[-2:], "big")
             if answer.expires > now:
-                data = [value_of(rtype, one) for _, one in answer.records]
+                data = [value_or_bytes(rtype, one) for _, one in answer.records]
                 kind = "NXDOMAIN" if answer.rcode else type_name(rtype)
                 out.append((_wire.to_text(key[:-2]), kind, int(answer.expires - now), data))
         return out

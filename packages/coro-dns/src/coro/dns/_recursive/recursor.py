@@ -46,6 +46,7 @@ __all__ = ["Answer", "Recursor", "Work"]
 A, NS, CNAME, SOA, AAAA, DNAME, DS, RRSIG, NSEC, NSEC3 = 1, 2, 5, 6, 28, 39, 43, 46, 47, 50
 NXDOMAIN, SERVFAIL, REFUSED = 3, 2, 5
 IN = 1
+SIZES = {A: 4, AAAA: 16}
 ROOT = b"\0"
 
 RUNAWAY = 40  # datagrams for one question
@@ -447,6 +448,11 @@ class Recursor:
             except BadReply as e:
                 only_lame = False
                 errors.append(f"{server[0]}: {e}")
+                continue
+            if any(kind in SIZES and len(data) != SIZES[kind] for _, kind, _, _, data in reply.answer):
+                errors.append(f"{server[0]}: an address of a wrong length")
+                only_lame = False
+                tried[server] = 2
                 continue
             if reply.rcode not in (0, NXDOMAIN):
                 errors.append(f"{server[0]}: response code {reply.rcode}")
