@@ -69,6 +69,28 @@ def test_nxdomain_beside_a_wildcard_that_only_others_are_below():
         assert r.resolve(name("m.bank.test"), A).authenticated
 
 
+@pytest.mark.parametrize("kind", [TYPE.NSEC, TYPE.NSEC3])
+@in_loop
+def test_proofs_that_are_none(kind):
+    """Bytes that are no proof, signed by a zone that wants to see what happens."""
+    world = World()
+    owner = "bank.test" if kind == TYPE.NSEC else f"{'0' * 32}.bank.test"
+    for data in (
+        b"",
+        b"\0",
+        b"\1",
+        b"\3ab",
+        b"\x40" + bytes(70),
+        b"\xc0\x0c",
+        b"\1\0\0\1\xff",
+        b"\0\0\xff",
+        b"\1a" * 200,
+    ):
+        world.put("m.bank.test", A, (), world.bank.one(owner, kind, data) + world.bank.soa(), 3)
+        with world.resolver() as r, pytest.raises(DNS_Bogus_Error):
+            r.resolve(name("m.bank.test"), A)
+
+
 @in_loop
 def test_a_wildcard_beside_a_closer_name():
     """`x.m.bank.test` is not made of `*.bank.test` if `a.m.bank.test` exists (RFC 4592, section 3.3.1)."""

@@ -70,6 +70,10 @@ class Denial:
         self.hashes: dict[bytes, bytes] = {}
         for one in proofs:
             for data in one.data[:1]:
+                try:
+                    rdata_value(one.rtype, data)
+                except UnpackError:
+                    continue  # its zone has signed something else under this type
                 if one.rtype == NSEC:
                     end = 0
                     while end < len(data) and data[end]:
@@ -79,10 +83,6 @@ class Denial:
                     self._add_nsec3(one.owner, data)
 
     def _add_nsec3(self, owner: bytes, data: bytes) -> None:
-        try:
-            rdata_value(NSEC3, data)
-        except UnpackError:
-            return
         algorithm, flags, rounds = data[0], data[1], int.from_bytes(data[2:4], "big")
         if algorithm != 1 or flags > 1 or _wire.parent(owner) != self.zone:
             return  # RFC 5155, section 8.2: as if it was not there
