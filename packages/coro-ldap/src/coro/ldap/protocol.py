@@ -567,6 +567,10 @@ def encode(message: Message) -> bytes:
     return encode_message(message.id, encode_op(message.op), encode_controls(message.controls))
 
 
+class UnknownLogin(ProtocolError):
+    """A bind by what is neither a password nor SASL; a server answers authMethodNotSupported (RFC 4511, 4.2)."""
+
+
 # ---- reading: `value` is what `ber.decode` makes of an operation's content
 
 
@@ -584,6 +588,14 @@ def _str(value: Any, what: str) -> str:
     if type(value) is not bytes:
         _bad(f"{what}, an OCTET STRING", value)
     return value.decode("utf-8", "surrogateescape")
+
+
+def _utf8(value: Any, what: str) -> str:
+    """Text of a request: a server must not store or compare what is no UTF-8 (RFC 4511, 4.1.2)."""
+    try:
+        return _bytes(value, what).decode("utf-8")
+    except UnicodeDecodeError:
+        _bad(f"{what} in UTF-8", value)
 
 
 def _int(value: Any, what: str, most: int = _MAX_INT) -> int:
@@ -627,20 +639,20 @@ def _read_bind_request(value: Any) -> BindRequest:
     elif how[1] == 3:
         parts = _list(how[2], "SASL credentials", 1, 2)
         login = SASLCredentials(
-            _str(parts[0], "a mechanism"), None if len(parts) < 2 else _bytes(parts[1], "credentials")
+            _utf8(parts[0], "a mechanism"), None if len(parts) < 2 else _bytes(parts[1], "credentials")
         )
     else:
-        _bad("a password (0) or SASL credentials (3) (RFC 4511, 4.2)", f"the tag {how[1]}")
-    return BindRequest(_str(name, "a name"), login, _int(version, "a version", 127))
+        raise UnknownLogin(f"expected a password (0) or SASL credentials (3) (RFC 4511, 4.2), got the tag {how[1]}")
+    return BindRequest(_utf8(name, "a name"), login, _int(version, "a version", 127))
 
 
-def _read_search_request(value: Any) -> SearchRequest:
+def _read_search_request(value: Any, reader: FilterReader | None = None) -> SearchRequest:
     base, scope, deref, size, time, types, found, names = _list(value, "the 8 parts of a search (4.5.1)", 8, 8)
     return SearchRequest(
-        _str(base, "a base"),
+        _utf8(base, "a base"),
         _int(scope, "a scope", 3),
-        _filter_of(found, 0),
-        [_str(name, "the name of an attribute") for name in _list(names, "names of attributes, a SEQUENCE")],
+        (_FILTERS if reader is None else reader).read(found),
+        [_utf8(name, "the name of an attribute") for name in _list(names, "names of attributes, a SEQUENCE")],
         _int(deref, "derefAliases", 3),
         _int(size, "a size limit"),
         _int(time, "a time limit"),
@@ -648,17 +660,17 @@ def _read_search_request(value: Any) -> SearchRequest:
     )
 
 
-def _read_attribute(value: Any) -> tuple[str, list[bytes]]:
+def _read_attribute(value: Any, text: Callable[[Any, str], str]) -> tuple[str, list[bytes]]:
     name, values = _list(value, "an attribute of name and values (RFC 4511, 4.1.7)", 2, 2)
-    return _str(name, "the name of an attribute"), [
+    return text(name, "the name of an attribute"), [
         _bytes(one, "a value") for one in _list(values, "values of an attribute, a SET")
     ]
 
 
-def _read_attributes(value: Any) -> dict[str, list[bytes]]:
+def _read_attributes(value: Any, text: Callable[[Any, str], str]) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     for one in _list(value, "attributes, a SEQUENCE"):
-        name, values = _read_attribute(one)
+        name, values = _read_attribute(one, text)
         found.setdefault(name, []).extend(values)
     return found
 
@@ -668,23 +680,23 @@ def _read_modify_request(value: Any) -> ModifyRequest:
     changes = []
     for item in _list(items, "changes, a SEQUENCE"):
         operation, attribute = _list(item, "a change of operation and attribute (RFC 4511, 4.6)", 2, 2)
-        changes.append(Change(_int(operation, "the operation of a change", 3), *_read_attribute(attribute)))
-    return ModifyRequest(_str(dn, "the name of an entry"), changes)
+        changes.append(Change(_int(operation, "the operation of a change", 3), *_read_attribute(attribute, _utf8)))
+    return ModifyRequest(_utf8(dn, "the name of an entry"), changes)
 
 
 def _read_add_request(value: Any) -> AddRequest:
     dn, attributes = _list(value, "an entry of name and attributes (RFC 4511, 4.7)", 2, 2)
-    return AddRequest(_str(dn, "the name of an entry"), _read_attributes(attributes))
+    return AddRequest(_utf8(dn, "the name of an entry"), _read_attributes(attributes, _utf8))
 
 
 def _read_modify_dn_request(value: Any) -> ModifyDNRequest:
     dn, newrdn, delete_old, *rest = _list(value, "a change of a name (RFC 4511, 4.9)", 3)
     superior = _tagged(rest, (0,), "a change of a name").get(0)
     return ModifyDNRequest(
-        _str(dn, "the name of an entry"),
-        _str(newrdn, "a relative name"),
+        _utf8(dn, "the name of an entry"),
+        _utf8(newrdn, "a relative name"),
         _bool(delete_old, "deleteoldrdn"),
-        None if superior is None else _str(superior, "the new superior"),
+        None if superior is None else _utf8(superior, "the new superior"),
     )
 
 
@@ -692,7 +704,7 @@ def _read_compare_request(value: Any) -> CompareRequest:
     dn, pair = _list(value, "a comparison of name and assertion (RFC 4511, 4.10)", 2, 2)
     attribute, wanted = _list(pair, "an assertion of attribute and value (RFC 4511, 4.10)", 2, 2)
     return CompareRequest(
-        _str(dn, "the name of an entry"), _str(attribute, "the name of an attribute"), _bytes(wanted, "a value")
+        _utf8(dn, "the name of an entry"), _utf8(attribute, "the name of an attribute"), _bytes(wanted, "a value")
     )
 
 
@@ -708,7 +720,7 @@ def _read_extended_request(value: Any) -> ExtendedRequest:
     if 0 not in found:
         _bad("the object identifier of an extended request (RFC 4511, 4.12)", found)
     return ExtendedRequest(
-        _str(found[0], "an object identifier"), None if 1 not in found else _bytes(found[1], "the value of a request")
+        _utf8(found[0], "an object identifier"), None if 1 not in found else _bytes(found[1], "the value of a request")
     )
 
 
@@ -741,7 +753,7 @@ def _result_reader(kind: type[Result]) -> Callable[[Any], Any]:
 
 def _read_entry(value: Any) -> SearchResultEntry:
     dn, attributes = _list(value, "an entry of name and attributes (RFC 4511, 4.5.2)", 2, 2)
-    return SearchResultEntry(Entry(_str(dn, "the name of an entry"), _read_attributes(attributes)))
+    return SearchResultEntry(Entry(_str(dn, "the name of an entry"), _read_attributes(attributes, _str)))
 
 
 def _read_intermediate(value: Any) -> IntermediateResponse:
@@ -769,7 +781,7 @@ _READERS: dict[int, Callable[[Any], Any]] = {
     7: _result_reader(ModifyResponse),
     8: _read_add_request,
     9: _result_reader(AddResponse),
-    10: lambda value: DelRequest(_str(value, "the name of an entry")),
+    10: lambda value: DelRequest(_utf8(value, "the name of an entry")),
     11: _result_reader(DelResponse),
     12: _read_modify_dn_request,
     13: _result_reader(ModifyDNResponse),
@@ -796,33 +808,62 @@ _RESULTS: dict[int, Any] = {
 }
 
 
-def _filter_of(value: Any, depth: int) -> Filter:
-    """RFC 4511, 4.5.1.7, of what `ber.decode` makes of it."""
-    if type(value) is not tuple or value[0] != "context":
+class FilterReader:
+    """Reads filters (RFC 4511, 4.5.1.7) of what `ber.decode` makes of them.
+
+    depth: how deep they may be nested.  parts: how many filters and pieces of values one may have, None for any number.
+    """
+
+    def __init__(self, depth: int = filters.MAX_DEPTH, parts: int | None = None) -> None:
+        self.depth = depth
+        self.parts = parts
+        self._left = 0
+
+    def read(self, value: Any) -> Filter:
+        """The filter.  Raises ProtocolError."""
+        if self.parts is not None:
+            self._left = self.parts
+        return self._filter(value, 0)
+
+    def _take(self, number: int) -> None:
+        self._left -= number
+        if self._left < 0:
+            raise ProtocolError(f"expected a filter of at most {self.parts} parts, got more")
+
+    def _filter(self, value: Any, depth: int) -> Filter:
+        if self.parts is not None:
+            self._take(1)
+        if type(value) is not tuple or value[0] != "context":
+            _bad("a filter (RFC 4511, 4.5.1.7)", value)
+        if depth >= self.depth:
+            raise ProtocolError(f"expected filters nested at most {self.depth} deep, got deeper ones")
+        _, tag, content = value
+        if tag == 7:
+            return filters.Present(_bytes(content, "the name of an attribute"))
+        parts = _list(content, "a filter (RFC 4511, 4.5.1.7)")
+        if tag in (0, 1):
+            kind = filters.And if tag == 0 else filters.Or
+            return kind(*[self._filter(part, depth + 1) for part in parts])
+        if tag == 2 and len(parts) == 1:
+            return filters.Not(self._filter(parts[0], depth + 1))
+        if tag in _COMPARISONS and len(parts) == 2:
+            return _COMPARISONS[tag](_bytes(parts[0], "the name of an attribute"), _bytes(parts[1], "a value"))
+        if tag == 4 and len(parts) == 2:
+            pieces = _list(parts[1], "pieces of a value", 1)
+            if self.parts is not None:
+                self._take(len(pieces))
+            return _substrings(_bytes(parts[0], "the name of an attribute"), pieces)
+        if tag == 9:
+            found = _tagged(parts, (1, 2, 3, 4), "an extensible filter")
+            if 3 not in found:
+                _bad("a value in an extensible filter (RFC 4511, 4.5.1.7.7)", found)
+            rule, attribute = (None if n not in found else _bytes(found[n], "a name") for n in (1, 2))
+            dn = any(_bytes(found.get(4, b""), "dnAttributes"))
+            return filters.Extensible(attribute, _bytes(found[3], "a value"), rule, dn)
         _bad("a filter (RFC 4511, 4.5.1.7)", value)
-    if depth >= filters.MAX_DEPTH:
-        raise ProtocolError(f"expected filters nested at most {filters.MAX_DEPTH} deep, got deeper ones")
-    _, tag, content = value
-    if tag == 7:
-        return filters.Present(_bytes(content, "the name of an attribute"))
-    parts = _list(content, "a filter (RFC 4511, 4.5.1.7)")
-    if tag in (0, 1):
-        kind = filters.And if tag == 0 else filters.Or
-        return kind(*[_filter_of(part, depth + 1) for part in parts])
-    if tag == 2 and len(parts) == 1:
-        return filters.Not(_filter_of(parts[0], depth + 1))
-    if tag in _COMPARISONS and len(parts) == 2:
-        return _COMPARISONS[tag](_bytes(parts[0], "the name of an attribute"), _bytes(parts[1], "a value"))
-    if tag == 4 and len(parts) == 2:
-        return _substrings(_bytes(parts[0], "the name of an attribute"), _list(parts[1], "pieces of a value", 1))
-    if tag == 9:
-        found = _tagged(parts, (1, 2, 3, 4), "an extensible filter")
-        if 3 not in found:
-            _bad("a value in an extensible filter (RFC 4511, 4.5.1.7.7)", found)
-        rule, attribute = (None if n not in found else _bytes(found[n], "a name") for n in (1, 2))
-        dn = any(_bytes(found.get(4, b""), "dnAttributes"))
-        return filters.Extensible(attribute, _bytes(found[3], "a value"), rule, dn)
-    _bad("a filter (RFC 4511, 4.5.1.7)", value)
+
+
+_FILTERS: Final = FilterReader()
 
 
 _COMPARISONS: dict[int, Callable[[bytes, bytes], Filter]] = {
@@ -851,13 +892,13 @@ def _substrings(attribute: bytes, pieces: list[Any]) -> Filter:
     return filters.Substrings(attribute, initial, middle, final)
 
 
-def decode_filter(data: bytes) -> Filter:
-    """The filter of its encoding, as `Filter.encode` makes it.  Raises ProtocolError."""
+def decode_filter(data: bytes, reader: FilterReader | None = None) -> Filter:
+    """The filter of its encoding, as `Filter.encode` makes it.  reader: with other limits.  Raises ProtocolError."""
     try:
         value, end = ber.decode(data)
         if end != len(data):
             _bad("nothing behind a filter", data[end:])
-        return _filter_of(value, 0)
+        return (_FILTERS if reader is None else reader).read(value)
     except (DecodeError, LocalError) as exc:
         raise ProtocolError(f"no filter: {exc}") from exc
 
@@ -887,9 +928,12 @@ def decode_controls(data: bytes) -> tuple[Control, ...]:
     return _controls_of(value[2])
 
 
-def decode(data: bytes) -> Message:
-    """The message of its bytes.  Raises ProtocolError, whose `message_id` and `tag` say which one it was if that
-    could be read."""
+def decode(data: bytes, reader: FilterReader | None = None) -> Message:
+    """The message of its bytes.
+
+    reader: limits for the filters of searches.  Raises ProtocolError, whose `message_id` and `tag` say which one it was
+    if that could be read.
+    """
     plain = plain_result(data)
     if plain is not None and plain[1] in _RESULTS:
         return Message(plain[0], _RESULTS[plain[1]](plain[2], plain[3], plain[4]))
@@ -904,10 +948,10 @@ def decode(data: bytes) -> Message:
         if type(op) is not tuple or op[0] != "application":
             _bad("an operation (RFC 4511, 4.1.1)", op)
         tag = op[1]
-        reader = _READERS.get(op[1])
-        if reader is None:
+        read = _READERS.get(op[1])
+        if read is None:
             _bad("an operation of RFC 4511", f"the tag {op[1]}")
-        found = reader(op[2])
+        found = read(op[2]) if tag != 3 else _read_search_request(op[2], reader)
         controls: tuple[Control, ...] = ()
         if rest and type(rest[0]) is tuple and rest[0][:2] == ("context", 0):
             controls = _controls_of(rest[0][2])

@@ -29,6 +29,7 @@ import coro
 from coro.ldap.dn import DN
 from coro.ldap.exceptions import DNError
 from coro.ldap.filters import Equal
+from coro.ldap.protocol import SearchRequest
 from coro.ldap.server import _messages as wire
 from coro.ldap.server._connection import Connection, decoy
 from coro.ldap.server._operations import SUPPORTED_CONTROLS
@@ -233,7 +234,7 @@ class Server:
         nodes = list(found) if found is not None else []
         return nodes[0].dn if len(nodes) == 1 else None
 
-    def special(self, request: wire.Search, connection: Connection) -> Node | None:
+    def special(self, request: SearchRequest, connection: Connection) -> Node | None:
         """The root DSE (RFC 4512, 5.1) and the subschema, which everybody may read."""
         if request.scope != 0:
             return None

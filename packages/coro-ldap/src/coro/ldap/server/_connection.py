@@ -28,6 +28,7 @@ import coro
 from coro.ldap._wire import Framer, encode_message
 from coro.ldap.dn import DN
 from coro.ldap.exceptions import DNError, ProtocolError
+from coro.ldap.protocol import AbandonRequest, BindRequest, Control, ExtendedRequest, SASLCredentials, UnbindRequest
 from coro.ldap.server import _messages as wire
 from coro.ldap.server._operations import HANDLERS, Operations, Page, controls_of
 from coro.ldap.server._refusal import Refused
@@ -153,17 +154,17 @@ class Connection:
             self.server.counted["protocol errors"] += 1
             self.send(encode_message(identity, wire.result(wire.ANSWERS[exc.tag], 2, "", str(exc))))
             return True
-        if isinstance(request, wire.Unbind):
+        if isinstance(request, UnbindRequest):
             return False
-        if isinstance(request, wire.Abandon):
+        if isinstance(request, AbandonRequest):
             if request.message_id in self.operations:
                 self.operations[request.message_id].abandoned = True
             return True
-        if isinstance(request, wire.Bind):
+        if isinstance(request, BindRequest):
             self._bind(identity, request, given)
             return not self._closed
         self._scram = None
-        if isinstance(request, wire.Extended) and request.oid == wire.STARTTLS:
+        if isinstance(request, ExtendedRequest) and request.name == wire.STARTTLS:
             self._start_tls(identity, request, last)
             return True
         tag, handler = HANDLERS[type(request)]
@@ -175,7 +176,7 @@ class Connection:
         return True
 
     def _operate(self, op: Operation, tag: int, handler: Callable[..., bytes], request: Any, given: Any) -> None:
-        self.server.counted[type(request).__name__.lower()] += 1
+        self.server.counted[handler.__name__.replace("_", "")] += 1
         try:
             try:
                 answer = handler(self._work, op, request, controls_of(request, given))
@@ -217,7 +218,7 @@ class Connection:
         """Say why, and close (RFC 4511, 4.4.1)."""
         if self._closed:
             return
-        notice = encode_message(0, wire.extended_answer(code, text, wire.NOTICE))
+        notice = encode_message(0, wire.extended_answer(code, text, wire.NOTICE_OF_DISCONNECTION))
         try:
             # Not longer than this: a client that does not read learns it from the closed connection.
             with coro.timeout(1.0), self._lock:
@@ -243,7 +244,7 @@ class Connection:
 
     # -- TLS
 
-    def _start_tls(self, identity: int, request: wire.Extended, last: bool) -> None:
+    def _start_tls(self, identity: int, request: ExtendedRequest, last: bool) -> None:
         if not last or self._framer.buffered:
             raise ProtocolError("expected nothing behind a request for TLS before the answer (RFC 4511, 4.14.1)")
         code, text = 0, ""
@@ -271,7 +272,7 @@ class Connection:
         self.who = DN.parse(dn).normalized
         self.pages.clear()
 
-    def _bind(self, identity: int, request: wire.Bind, given: list[wire.Control]) -> None:
+    def _bind(self, identity: int, request: BindRequest, given: tuple[Control, ...]) -> None:
         for op in self.operations.values():
             op.abandoned = True
         while self.operations:
@@ -286,10 +287,11 @@ class Connection:
             controls_of(request, given)
             if request.version != 3:
                 raise Refused(2, f"this server speaks LDAP version 3, not {request.version}")
-            if request.mechanism is None:
-                dn = self._simple(request.name, request.credentials or b"")
+            login = request.authentication
+            if isinstance(login, SASLCredentials):
+                code, dn, credentials = self._sasl(login, exchange)
             else:
-                code, dn, credentials = self._sasl(request, exchange)
+                dn = self._simple(request.name, login)
             if code == 0:
                 self._login(dn)
         except Refused as exc:
@@ -342,9 +344,9 @@ class Connection:
     def _may_login(self, name: Name, attribute: str) -> bool:
         return self.server.access.viewer(()).view(name).level(attribute) >= Level.AUTH
 
-    def _sasl(self, request: wire.Bind, exchange: Scram | None) -> tuple[int, str, bytes | None]:
-        mechanism = (request.mechanism or "").upper()
-        data = request.credentials
+    def _sasl(self, login: SASLCredentials, exchange: Scram | None) -> tuple[int, str, bytes | None]:
+        mechanism = login.mechanism.upper()
+        data = login.credentials
         if mechanism not in self.mechanisms():
             raise Refused(
                 7, f"the mechanism {mechanism!r:.40} is not offered; these are: {', '.join(self.mechanisms())}"

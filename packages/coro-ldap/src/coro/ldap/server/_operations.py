@@ -26,6 +26,17 @@ from coro.ldap import filters
 from coro.ldap._wire import encode_entry, encode_message
 from coro.ldap.dn import DN
 from coro.ldap.exceptions import DNError
+from coro.ldap.protocol import (
+    AddRequest,
+    CompareRequest,
+    Control,
+    DelRequest,
+    ExtendedRequest,
+    ModifyDNRequest,
+    ModifyRequest,
+    SearchRequest,
+    octets,
+)
 from coro.ldap.server import _messages as wire
 from coro.ldap.server._refusal import Refused
 from coro.ldap.server.access import Level, View, Viewer
@@ -42,20 +53,20 @@ _CHUNK = 64 * 1024
 
 _EVERY = frozenset({wire.MANAGE_DSA_IT})
 _KNOWN: dict[type, frozenset[str]] = {
-    wire.Search: _EVERY | {wire.PAGED, wire.ASSERTION},
-    wire.Compare: _EVERY | {wire.ASSERTION},
-    wire.Add: _EVERY | {wire.POST_READ},
-    wire.Modify: _EVERY | {wire.ASSERTION, wire.PRE_READ, wire.POST_READ},
-    wire.ModifyDN: _EVERY | {wire.ASSERTION, wire.PRE_READ, wire.POST_READ},
-    wire.Delete: _EVERY | {wire.ASSERTION, wire.PRE_READ, wire.TREE_DELETE},
+    SearchRequest: _EVERY | {wire.PAGED_RESULTS, wire.ASSERTION},
+    CompareRequest: _EVERY | {wire.ASSERTION},
+    AddRequest: _EVERY | {wire.POST_READ},
+    ModifyRequest: _EVERY | {wire.ASSERTION, wire.PRE_READ, wire.POST_READ},
+    ModifyDNRequest: _EVERY | {wire.ASSERTION, wire.PRE_READ, wire.POST_READ},
+    DelRequest: _EVERY | {wire.ASSERTION, wire.PRE_READ, wire.TREE_DELETE},
 }
 SUPPORTED_CONTROLS = sorted(frozenset[str]().union(*_KNOWN.values()))
 
 
-def controls_of(request: wire.Request, given: list[wire.Control]) -> dict[str, wire.Control]:
+def controls_of(request: wire.Request, given: tuple[Control, ...]) -> dict[str, Control]:
     """The controls that count here.  Raises Refused for an unknown one that is critical, and for one given twice."""
     known = _KNOWN.get(type(request), frozenset())
-    found: dict[str, wire.Control] = {}
+    found: dict[str, Control] = {}
     for control in given:
         if control.oid not in known:
             if control.critical:
@@ -65,6 +76,12 @@ def controls_of(request: wire.Request, given: list[wire.Control]) -> dict[str, w
         else:
             found[control.oid] = control
     return found
+
+
+def _filter(request: SearchRequest) -> filters.Filter:
+    """The filter of a request that was read, where it is never text."""
+    assert isinstance(request.filter, filters.Filter)
+    return request.filter
 
 
 # ---- what is sent of an entry
@@ -192,7 +209,7 @@ class Operations:
         """The attributes of a filter that may not be asked for."""
         return frozenset(name for name in attributes if view.level(name) < Level.SEARCH)
 
-    def asserted(self, node: Node, view: View, controls: dict[str, wire.Control]) -> None:
+    def asserted(self, node: Node, view: View, controls: dict[str, Control]) -> None:
         """See that the filter of an assertion control matches (RFC 4528)."""
         control = controls.get(wire.ASSERTION)
         if control is None:
@@ -203,7 +220,7 @@ class Operations:
             raise Refused(122, "the assertion does not hold")
 
     def read_control(
-        self, oid: str, node: Node, viewer: Viewer, controls: dict[str, wire.Control]
+        self, oid: str, node: Node, viewer: Viewer, controls: dict[str, Control]
     ) -> list[tuple[str, bytes]]:
         """The answer to a pre- or post-read control (RFC 4527)."""
         control = controls.get(oid)
@@ -220,18 +237,18 @@ class Operations:
 
     # -- searching
 
-    def search(self, op: Operation, request: wire.Search, controls: dict[str, wire.Control]) -> bytes:
+    def search(self, op: Operation, request: SearchRequest, controls: dict[str, Control]) -> bytes:
         viewer = self.viewer()
-        selection = Selection(self.server, request.attributes, request.types_only)
+        selection = Selection(self.server, tuple(request.attributes), request.types_only)
         special = self.server.special(request, self.connection)
-        paged = controls.get(wire.PAGED)
+        paged = controls.get(wire.PAGED_RESULTS)
         limits = self.server.limits
         size = min(filter(None, (request.size_limit, limits.entries)), default=0)
         seconds = min(filter(None, (float(request.time_limit), limits.time)), default=0.0)
         deadline = time.monotonic() + seconds if seconds else None
         base: Node
         if special is not None:
-            base, matches = special, self.compiled(request.filter)[0]
+            base, matches = special, self.compiled(_filter(request))[0]
             if wire.ASSERTION not in controls and matches(base, ()):
                 op.send(encode_message(op.id, selection.entry(base, self.server.access.viewer(None).view(()))))
             return wire.result(5)
@@ -250,7 +267,7 @@ class Operations:
             return wire.result(5, code)
         return self._paged_done(op, cookie) if paged is not None else wire.result(5)
 
-    def _page(self, control: wire.Control, request: wire.Search) -> tuple[int, Page | None]:
+    def _page(self, control: Control, request: SearchRequest) -> tuple[int, Page | None]:
         try:
             (size, cookie), _ = ber.decode(control.value or b"")
             if type(size) is not int or not 0 <= size <= 0x7FFFFFFF or type(cookie) is not bytes:
@@ -264,24 +281,25 @@ class Operations:
             raise Refused(53, "the cookie is of another search, or too old")
         return size, page
 
-    def _question(self, request: wire.Search) -> object:
-        return (request.base, request.scope, request.filter, request.attributes, self.connection.who)
+    def _question(self, request: SearchRequest) -> object:
+        return (request.base, request.scope, request.filter, tuple(request.attributes), self.connection.who)
 
     @staticmethod
     def _paged_done(op: Operation, cookie: bytes) -> bytes:
         value = ber.SEQUENCE(ber.INTEGER(0), ber.OCTET_STRING(cookie))
-        op.controls = wire.encode_controls([(wire.PAGED, value)])
+        op.controls = wire.encode_controls([(wire.PAGED_RESULTS, value)])
         return wire.result(5)
 
     def _matches(
-        self, op: Operation, base: Node, request: wire.Search, viewer: Viewer, deadline: float | None
+        self, op: Operation, base: Node, request: SearchRequest, viewer: Viewer, deadline: float | None
     ) -> Iterator[tuple[Node, View]]:
         """The entries that match and may be seen.  Raises Refused when the time is over."""
-        matches, attributes = self.compiled(request.filter)
+        wanted = _filter(request)
+        matches, attributes = self.compiled(wanted)
         forbidden: dict[View, frozenset[str]] = {}
         nodes = self.directory.nodes
         looked = 0
-        for node in self.directory.scan(base, request.scope, request.filter):
+        for node in self.directory.scan(base, request.scope, wanted):
             looked += 1
             if looked % _SLICE == 0:
                 op.go_on()
@@ -306,7 +324,7 @@ class Operations:
         page_size: int,
         size: int,
         selection: Selection,
-        request: wire.Search,
+        request: SearchRequest,
     ) -> tuple[int, bytes]:
         """Send the entries of a search, or of a page; returns the code, and the cookie for the next page."""
         chunks: list[bytes] = []
@@ -342,9 +360,9 @@ class Operations:
         op.ahead = b"".join(chunks)
         return code, cookie
 
-    def compare(self, op: Operation, request: wire.Compare, controls: dict[str, wire.Control]) -> bytes:
+    def compare(self, op: Operation, request: CompareRequest, controls: dict[str, Control]) -> bytes:
         viewer = self.viewer()
-        node, view = self.visible(request.name, viewer)
+        node, view = self.visible(request.dn, viewer)
         self.asserted(node, view, controls)
         schema = self.directory.schema
         base, _ = schema.split(request.attribute)
@@ -359,7 +377,7 @@ class Operations:
         if key not in node.attributes and key not in node.computed():
             raise Refused(16, f"the entry has no {request.attribute}")
         try:
-            wanted = type.normalize(request.value)
+            wanted = type.normalize(octets(request.value))
         except (ValueError, UnicodeDecodeError) as exc:
             raise Refused(21, str(exc)) from None
         return wire.result(15, 6 if wanted in node.values(key) else 5)
@@ -374,11 +392,11 @@ class Operations:
         if self.server.store is not None:
             self.server.store.check()
 
-    def add(self, op: Operation, request: wire.Add, controls: dict[str, wire.Control]) -> bytes:
+    def add(self, op: Operation, request: AddRequest, controls: dict[str, Control]) -> bytes:
         self.begin()
         viewer = self.viewer()
         try:
-            name = DN.parse(request.name).normalized
+            name = DN.parse(request.dn).normalized
         except DNError as exc:
             raise Refused(34, str(exc)) from None
         above = self.directory.nodes.get(name[1:])
@@ -390,35 +408,38 @@ class Operations:
                 raise self.forbid(f"add entries below {above.dn!r:.200}")
         view = viewer.view(name)
         if view.level("entry") < Level.WRITE:
-            raise self.forbid(f"add {request.name!r:.200}")
-        for attribute, _ in request.attributes:
+            raise self.forbid(f"add {request.dn!r:.200}")
+        for attribute in request.attributes:
             if view.level(self.directory.schema.key(attribute)) < Level.WRITE:
                 raise self.forbid(f"set {attribute}")
-        self.directory.add(request.name, request.attributes, by=self.connection.dn)
-        node = self.directory.node(request.name)
+        self.directory.add(request.dn, request.attributes, by=self.connection.dn)
+        node = self.directory.node(request.dn)
         op.controls = wire.encode_controls(self.read_control(wire.POST_READ, node, viewer, controls))
         self.saved()
         return wire.result(9)
 
-    def modify(self, op: Operation, request: wire.Modify, controls: dict[str, wire.Control]) -> bytes:
+    def modify(self, op: Operation, request: ModifyRequest, controls: dict[str, Control]) -> bytes:
         self.begin()
         viewer = self.viewer()
-        node, view = self.visible(request.name, viewer)
-        for _, attribute, _values in request.changes:
+        node, view = self.visible(request.dn, viewer)
+        for change in request.changes:
+            attribute = change.attribute
             if view.level(self.directory.schema.key(attribute)) < Level.WRITE:
                 raise self.forbid(f"change {attribute}")
         self.asserted(node, view, controls)
         before = self.read_control(wire.PRE_READ, node, viewer, controls)
-        self.directory.modify(node.dn, request.changes, by=self.connection.dn)
+        self.directory.modify(
+            node.dn, [(one.operation, one.attribute, one.values) for one in request.changes], by=self.connection.dn
+        )
         after = self.read_control(wire.POST_READ, node, viewer, controls)
         op.controls = wire.encode_controls(before + after)
         self.saved()
         return wire.result(7)
 
-    def delete(self, op: Operation, request: wire.Delete, controls: dict[str, wire.Control]) -> bytes:
+    def delete(self, op: Operation, request: DelRequest, controls: dict[str, Control]) -> bytes:
         self.begin()
         viewer = self.viewer()
-        node, view = self.visible(request.name, viewer)
+        node, view = self.visible(request.dn, viewer)
         tree = wire.TREE_DELETE in controls
         for one in self.directory.walk(node) if tree else (node,):
             if viewer.view(one.name).level("entry") < Level.WRITE or (
@@ -431,10 +452,10 @@ class Operations:
         self.saved()
         return wire.result(11)
 
-    def modify_dn(self, op: Operation, request: wire.ModifyDN, controls: dict[str, wire.Control]) -> bytes:
+    def modify_dn(self, op: Operation, request: ModifyDNRequest, controls: dict[str, Control]) -> bytes:
         self.begin()
         viewer = self.viewer()
-        node, view = self.visible(request.name, viewer)
+        node, view = self.visible(request.dn, viewer)
         above = [node.parent] if node.parent is not None else []
         if request.new_superior is not None:
             above.append(self.visible(request.new_superior, viewer)[0])
@@ -443,7 +464,7 @@ class Operations:
         ):
             raise self.forbid(f"rename {node.dn!r:.200}")
         try:
-            pairs = [pair for rdn in DN.parse(request.new_rdn).rdns for pair in rdn]
+            pairs = [pair for rdn in DN.parse(request.newrdn).rdns for pair in rdn]
         except DNError as exc:
             raise Refused(34, str(exc)) from None
         for attribute, _ in (*pairs, *(node.parsed().rdns[0] if request.delete_old else ())):
@@ -451,7 +472,7 @@ class Operations:
                 raise self.forbid(f"change {attribute}")
         self.asserted(node, view, controls)
         before = self.read_control(wire.PRE_READ, node, viewer, controls)
-        self.directory.rename(node.dn, request.new_rdn, request.delete_old, request.new_superior, by=self.connection.dn)
+        self.directory.rename(node.dn, request.newrdn, request.delete_old, request.new_superior, by=self.connection.dn)
         after = self.read_control(wire.POST_READ, node, viewer, controls)
         op.controls = wire.encode_controls(before + after)
         self.saved()
@@ -459,15 +480,15 @@ class Operations:
 
     # -- extended operations
 
-    def extended(self, op: Operation, request: wire.Extended, controls: dict[str, wire.Control]) -> bytes:
-        if request.oid == wire.WHOAMI:
+    def extended(self, op: Operation, request: ExtendedRequest, controls: dict[str, Control]) -> bytes:
+        if request.name == wire.WHOAMI:
             if request.value is not None:
                 raise Refused(2, "Who am I? has no value")
             dn = self.connection.dn
             return wire.extended_answer(0, value=f"dn:{dn}".encode() if dn else b"")
-        if request.oid == wire.PASSWORD_MODIFY:
+        if request.name == wire.PASSWORD_MODIFY:
             return self._password(request.value)
-        raise Refused(2, f"the extended operation {request.oid} is not known here")
+        raise Refused(2, f"the extended operation {request.name} is not known here")
 
     def _password(self, value: bytes | None) -> bytes:
         """Password Modify (RFC 3062)."""
@@ -516,11 +537,11 @@ class Operations:
 
 
 HANDLERS: dict[type, tuple[int, Callable[..., bytes]]] = {
-    wire.Search: (5, Operations.search),
-    wire.Compare: (15, Operations.compare),
-    wire.Add: (9, Operations.add),
-    wire.Modify: (7, Operations.modify),
-    wire.Delete: (11, Operations.delete),
-    wire.ModifyDN: (13, Operations.modify_dn),
-    wire.Extended: (24, Operations.extended),
+    SearchRequest: (5, Operations.search),
+    CompareRequest: (15, Operations.compare),
+    AddRequest: (9, Operations.add),
+    ModifyRequest: (7, Operations.modify),
+    DelRequest: (11, Operations.delete),
+    ModifyDNRequest: (13, Operations.modify_dn),
+    ExtendedRequest: (24, Operations.extended),
 }
