@@ -52,7 +52,7 @@ from coro.ldap.exceptions import (
 )
 from coro.ldap.filters import Filter
 from coro.ldap.protocol import IntermediateResponse, Message, Result, SearchRequest, SearchResultReference, encode
-from coro.ldap.url import LDAPUrl
+from coro.ldap.url import LDAPUrl, is_ldap_url
 from coro.log import Facility
 
 __all__ = [
@@ -220,6 +220,9 @@ class Listener:
         self.cookie = cookie
         self.persist = persist
         self._addr = addr
+        # The rest of a URL may hold a password.
+        url = LDAPUrl(addr) if isinstance(addr, str) and is_ldap_url(addr) else addr
+        self._shown = f"{url.urlscheme}://{url.host}:{url.port}" if isinstance(url, LDAPUrl) else str(addr)
         self._bind = bind
         self._reload = reload
         self._retry = retry
@@ -248,7 +251,7 @@ class Listener:
             state = "not connected"
         else:
             state = "refreshing" if self._refreshing else "following"
-        return f"<Listener of {self._addr!r:.100}, {state}>"
+        return f"<Listener of {self._shown}, {state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -378,7 +381,7 @@ class Listener:
         self._pause = min(max(self._pause * 2, least), most)
         # Not all at the same time, when a server has many listeners.
         self._due = time.monotonic() + self._pause * random.uniform(0.75, 1.0)
-        LOG("lost", str(self._addr), str(error))
+        LOG("lost", self._shown, str(error))
         self._events.append(Lost(error, self._pause))
 
     # ---- what comes

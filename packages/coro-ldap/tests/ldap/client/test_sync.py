@@ -780,6 +780,12 @@ def test_wrong_arguments(options: dict) -> None:
         Listener("ldap://a", filter="(a=")
 
 
+def test_no_password_of_a_url_is_shown() -> None:
+    one = Listener("ldap://host/dc=x????bindname=cn=a,X-BINDPW=geheim")
+    assert repr(one) == "<Listener of ldap://host:389, not connected>"
+    assert "geheim" not in repr(Listener(("127.0.0.1", 389)))
+
+
 # ---- the copy
 
 
