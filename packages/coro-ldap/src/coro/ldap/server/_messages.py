@@ -135,6 +135,8 @@ def result(tag: int, code: int = 0, matched: str = "", diagnostic: str = "") -> 
 
 def bind_answer(code: int, diagnostic: str = "", credentials: bytes | None = None) -> bytes:
     """A BindResponse, with the server's SASL credentials if there are any."""
+    if credentials is None:
+        return result(1, code, "", diagnostic)
     return encode_op(BindResponse(code, "", diagnostic, credentials=credentials))
 
 
