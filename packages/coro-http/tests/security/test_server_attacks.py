@@ -11,7 +11,7 @@ from http_support import connected, in_loop, messages, serving, statuses, talk, 
 
 import coro
 from coro import http
-from coro.http import access_log, handlers, static
+from coro.http import access_log, forwarded, handlers, static
 from coro.http._connection import connection
 from coro.http.exceptions import LimitError, LocalError
 from coro.testing import stream_pair, virtual_clock
@@ -380,6 +380,8 @@ def test_forwarded_counts_only_from_trusted_proxies() -> None:
     with serving(handler) as server:
         assert messages(talk(server, ask))[0][2] == b"127.0.0.1 http a"
     with serving(handler, trusted_proxies=["127.0.0.0/8"]) as server:
+        assert messages(talk(server, ask))[0][2] == b"1.2.3.4 https a"
+    with serving(handler, trusted_proxies=["127.0.0.0/8"], trusted_headers=forwarded.KNOWN) as server:
         assert messages(talk(server, ask))[0][2] == b"1.2.3.4 https b"
         ask = b'GET / HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.6, for="[2001:db8::1]:99";proto=https\r\n\r\n'
         assert messages(talk(server, ask))[0][2] == b"2001:db8::1 https a"

@@ -71,8 +71,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-emulation", action="store_true", help="leave blocking calls as they are")
     parser.add_argument(
-        "--trusted-proxy", action="append", default=[], metavar="NETWORK", help="believe Forwarded headers from there"
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="believe what proxies there say of clients",
     )
+    parser.add_argument(
+        "--trusted-header", action="append", default=[], metavar="NAME",
+        help="a header that they set or remove: x-forwarded-for, x-forwarded-proto (these two), x-forwarded-host, "
+        "forwarded",
+    )  # fmt: skip
     parser.add_argument("--proxy-protocol", action="store_true", help="connections begin with a PROXY header")
     parser.add_argument(
         "--access-log", choices=("auto", "short", "off", *FORMATS), default="auto",
@@ -225,6 +234,7 @@ def _built(args: argparse.Namespace) -> tuple[str, Any]:
 @contextlib.contextmanager
 def _serving(args: argparse.Namespace, handler: Any, addresses: Any) -> Iterator[Any]:
     from coro.http._server import server
+    from coro.http.forwarded import USUAL
 
     counted = isinstance(handler, _Counted)
     inner = handler.handler if counted else handler
@@ -236,6 +246,7 @@ def _serving(args: argparse.Namespace, handler: Any, addresses: Any) -> Iterator
         access_log=args.log,
         max_connections=args.max_connections,
         trusted_proxies=args.trusted_proxy,
+        trusted_headers=args.trusted_header or USUAL,
         proxy_protocol=args.proxy_protocol,
         drain_timeout=args.drain_timeout,
     ) as made:  # fmt: skip

@@ -51,6 +51,7 @@ cdef class Registry:
 cdef class connection:
     cdef readonly object server, conn, peer
     cdef public object remote           # what a trusted proxy says that the peer is
+    cdef public object proxied          # whom a PROXY header has named as the peer
     cdef public object local
     cdef public bint is_tls
     cdef public object protocol

@@ -63,6 +63,7 @@ class connection:
     conn: Any
     peer: Any
     remote: Any
+    proxied: Any
     local: Any
     is_tls: bool
     protocol: str
@@ -72,6 +73,8 @@ class connection:
     request_number: int
     sent: int
     def __init__(self, server: Any, conn: Any, addr: Any, registry: Registry, raw: Any = None) -> None: ...
+    @property
+    def over_tls(self) -> bool: ...
     def run(self) -> None: ...
     def make_request(self) -> http_request: ...
     def pick_handler(self, request: http_request) -> Any: ...

@@ -331,7 +331,8 @@ cdef class connection:
     One client of a server: ``run()`` reads its requests until it goes.
 
     ``conn`` is the stream, ``addr`` the peer's address, ``raw`` the sock below a stream of TLS. ``remote`` is the
-    address that a trusted proxy has told, ``local`` that of this side.
+    address that a trusted proxy has told, ``local`` that of this side; ``proxied`` is the one in the PROXY header, None
+    without one.
     """
 
     def __init__(self, server, conn, addr, Registry registry not None, raw=None):
@@ -350,6 +351,11 @@ cdef class connection:
         if self.phase == P_NONE and self.entered:
             state = "answering"
         return f"<connection from {self.peer}: {state}, {self.request_number} requests>"
+
+    @property
+    def over_tls(self):
+        """Whether the connection itself is one of TLS, whatever a proxy says of the client's."""
+        return self.raw is not self.conn
 
     def expire(self):
         """The registry's: what this connection waits for is late."""

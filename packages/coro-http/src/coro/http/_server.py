@@ -80,8 +80,10 @@ class server:
     on.
 
     ``tls``: a context object, or an `ssl.SSLContext`. ``access_log``: a function of a finished request, or the name of
-    a format of `coro.http.access_log`. ``trusted_proxies``: networks whose Forwarded and X-Forwarded-* are believed;
-    ``proxy_protocol``: whether each connection begins with a PROXY header (only behind a proxy that sends one).
+    a format of `coro.http.access_log`. ``trusted_proxies``: networks of proxies that are believed, and
+    ``trusted_headers``: the names of the fields that they set or remove, whatever the client sends: of
+    x-forwarded-for, x-forwarded-proto, x-forwarded-host and forwarded. ``proxy_protocol``: whether each connection
+    begins with a PROXY header (only behind a proxy that sends one); the address in it is then what has to be trusted.
     ``server_name`` is sent as Server, None for no such field; ``max_connections`` limits the connections served at
     once, ``max_body`` the bytes that ``request.read()`` takes.
 
@@ -110,6 +112,7 @@ class server:
         backlog: int = 4096,
         reuse_port: bool = False,
         trusted_proxies: Iterable[str] = (),
+        trusted_headers: Iterable[str] = ("x-forwarded-for", "x-forwarded-proto"),
         proxy_protocol: bool = False,
         head_timeout: float | None = None,
         idle_timeout: float = 75.0,
@@ -143,7 +146,7 @@ class server:
         if trusted_proxies:
             from coro.http.forwarded import Trusted
 
-            self._trusted = Trusted(trusted_proxies)
+            self._trusted = Trusted(trusted_proxies, trusted_headers)
         routes = getattr(handler, "fixed_routes", {}) if self._trusted is None else {}
         if isinstance(access_log, str):
             from coro.http.access_log import to_stderr
@@ -357,7 +360,7 @@ class server:
             made = connection(self, conn.stream, address, self.registry, conn.raw)
             made.is_tls = conn.is_tls
             if conn.remote is not None:
-                made.remote = conn.remote
+                made.remote = made.proxied = conn.remote
         else:
             made = self.create_connection(conn, address)
         if not self._sweeper:
