@@ -342,3 +342,57 @@ def test_websocket():
             assert caught.value.status == status
             assert body in caught.value.body
     assert (1001, "bye") in endings
+
+
+@in_loop
+def test_an_application_that_exits_ends_its_own_request_only():
+    """asyncio's loop ends with a task that raises SystemExit, and all others with it."""
+    begun, go_on, answers = coro.event(), [], []
+
+    async def app(scope, receive, send):
+        if scope["path"] == "/waits":
+            go_on.append(asyncio.get_running_loop().create_future())
+            begun.set()
+            await go_on[0]
+        else:
+            if scope["path"] == "/later":
+                await asyncio.sleep(0)
+            raise SystemExit(3)
+        await send(START)
+        await send({"type": "http.response.body", "body": b"still here"})
+
+    request = b"GET %b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    with serving(ASGIHandler(app, lifespan="off")) as server:
+        waiting = coro.spawn(lambda: answers.append(talk(server, request % b"/waits", end=False)))
+        begun.wait()
+        for path in (b"/at-once", b"/later"):
+            assert messages(talk(server, request % path, end=False))[0][0] == 500
+        go_on[0].get_loop().call_soon_threadsafe(go_on[0].set_result, None)
+        waiting.join()
+        assert messages(answers[0])[0][2] == b"still here"
+
+
+@in_loop
+def test_the_length_of_what_get_would_answer_is_not_made_up():
+    """RFC 9110 8.6: an answer to HEAD has the length of the one to GET, or none."""
+
+    async def app(scope, receive, send):
+        await send(START)
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else b"hello"})
+
+    status, fields, body = ask(app, b"HEAD / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", "HEAD")
+    assert (status, fields.get("content-length"), body) == (200, None, b"")
+    assert ask(app)[1]["content-length"] == ["5"]
+
+
+@in_loop
+def test_the_scheme_is_the_request_s_behind_a_proxy():
+    async def app(scope, receive, send):
+        await send(START)
+        await send({"type": "http.response.body", "body": scope["scheme"].encode()})
+
+    requests = b"".join(
+        b"GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: %b\r\n\r\n" % proto for proto in (b"https", b"http")
+    )
+    with serving(ASGIHandler(app, lifespan="off"), trusted_proxies=["127.0.0.1"]) as server:
+        assert [body for _, _, body in messages(talk(server, requests))] == [b"https", b"http"]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
+from types import SimpleNamespace
 from wsgiref.validate import validator
 
 import pytest
 from http_support import connected, in_loop, messages, serving, talk
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import coro
+from coro import http
+from coro.http.client import Client
 from coro.http.wsgi import FileWrapper, InputStream, WSGIHandler
 
 TEXT = [("Content-Type", "text/plain")]
@@ -366,3 +371,61 @@ def test_lengths_and_fields_that_an_application_sets():
     assert answer(("Content-Length", "x"))[0] == 500
     assert answer(body=b"")[1]["content-length"] == ["0"]
     assert "content-length" not in answer(status="204 No Content", body=b"")[1]
+
+
+@given(
+    pieces=st.lists(st.binary(min_size=1, max_size=12).map(lambda data: data.replace(b"a", b"\n")), max_size=6),
+    calls=st.lists(
+        st.tuples(st.sampled_from(["read", "readline", "readlines"]), st.none() | st.integers(-1, 12)), max_size=12
+    ),
+)
+@settings(deadline=None)
+def test_the_body_reads_as_a_file_does(pieces, calls):
+    left = [*pieces, b""]
+    request = SimpleNamespace(read_some=lambda size: left.pop(0))
+    stream, file = InputStream(request), io.BytesIO(b"".join(pieces))
+    for name, argument in calls:
+        assert getattr(stream, name)(argument) == getattr(file, name)(argument), (name, argument)
+    assert stream.read() == file.read()
+
+
+@pytest.mark.slow
+def test_a_body_of_short_lines_costs_what_its_length_is():
+    """With a copy of what is left for each line, this would take minutes."""
+    left = [b"\n" * (1 << 20), bytes(1 << 20), b""]
+    stream = InputStream(SimpleNamespace(read_some=lambda size: left.pop(0)))
+    assert all(stream.readline() == b"\n" for _ in range(1 << 20))
+    assert all(stream.read(1) == b"\0" for _ in range(1 << 20))
+    assert stream.read() == b""
+
+
+@in_loop
+def test_the_length_of_what_get_would_answer_is_not_made_up():
+    """RFC 9110 8.6: an answer to HEAD has the length of the one to GET, or none."""
+
+    def app(environ, start_response):
+        start_response("200 OK", TEXT)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [b"hello"]
+
+    heads = b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n" * 2 + b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    with serving(WSGIHandler(app)) as server:
+        answers = messages(talk(server, heads, end=False), "HEAD", "HEAD", "GET")
+    assert [(status, fields.get("content-length"), body) for status, fields, body in answers] == [
+        (200, None, b""), (200, None, b""), (200, ["5"], b"hello"),
+    ]  # fmt: skip
+
+
+@in_loop
+def test_behind_a_unix_socket(tmp_path):
+    """PEP 3333: neither SERVER_NAME nor SERVER_PORT can be empty."""
+    found = {}
+
+    def app(environ, start_response):
+        found.update(environ)
+        start_response("200 OK", TEXT)
+        return [b"x"]
+
+    path = str(tmp_path / "socket")
+    with http.server(WSGIHandler(app), path), Client(unix=path) as client:
+        assert client.get("http://h/").content == b"x"
+    assert (found["SERVER_NAME"], found["SERVER_PORT"], found["REMOTE_ADDR"]) == ("localhost", "80", "")

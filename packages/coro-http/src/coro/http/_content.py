@@ -20,6 +20,8 @@ __all__ = ["Compressor", "available", "choose", "parse_qualities"]
 
 #: Bits of the window of zstd: 1 MiB, of the 8 that RFC 9659 allows, for the client has to keep it.
 ZSTD_WINDOW_LOG = 20
+#: Characters of an Accept-Encoding that is looked at, and remembered.
+MOST_TEXT = 512
 
 
 def _library(*names: str) -> Any:
@@ -78,7 +80,7 @@ def _chosen(accept_encoding: str, offered: tuple[str, ...]) -> str | None:
 def choose(accept_encoding: str | None, offered: Iterable[str] | None = None) -> str | None:
     """The coding to answer with: the one of ``offered`` (None: all that are available) with the greatest quality in the
     client's Accept-Encoding, the first of equals. None: as it is."""
-    if not accept_encoding:
+    if not accept_encoding or len(accept_encoding) > MOST_TEXT:
         return None
     return _chosen(accept_encoding, available() if offered is None else tuple(offered))
 

@@ -311,7 +311,7 @@ class _HTTP(_Running):
             if self.complete:
                 body = out[0] if len(out) == 1 else b"".join(out)
                 length = _length(headers)
-                if length < 0 or length == len(body):
+                if length == len(body) or (length < 0 and (body or request.method != "head")):
                     if length >= 0:
                         headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
                     request.respond(status, _without_hop_by_hop(headers), body)
@@ -581,7 +581,7 @@ class ASGIHandler:
     def _scope(self, request: http_request) -> dict[str, Any]:
         connection = request.connection
         known = connection.asgi_base
-        if known is not None and known[1] is connection.remote:
+        if known is not None and known[1] is connection.remote and known[0] == request.scheme:
             scheme, _, client, server = known
         else:
             client = _pair(request.remote)
@@ -615,7 +615,7 @@ class ASGIHandler:
             self._serve_websocket(request, scope)
             return
         exchange = _HTTP(request)
-        exchange.serve(self.app(scope, exchange.receive, exchange.send))
+        exchange.serve(_guarded(self.app(scope, exchange.receive, exchange.send)))
 
     def _serve_websocket(self, request: http_request, scope: dict[str, Any]) -> None:
         del scope["method"]
@@ -627,7 +627,15 @@ class ASGIHandler:
         scope["subprotocols"] = [name for name in names if name]
         scope["extensions"] = {"websocket.http.response": {}}
         exchange = _WebSocket(request, self._websocket)
-        exchange.serve(self.app(scope, exchange.receive, exchange.send))
+        exchange.serve(_guarded(self.app(scope, exchange.receive, exchange.send)))
+
+
+async def _guarded(application: Awaitable[Any]) -> None:
+    """asyncio's loop ends with a task that raises SystemExit, and all other tasks with it."""
+    try:
+        await application
+    except SystemExit as e:
+        raise RuntimeError("the application raised SystemExit, which ends nothing but its own request") from e
 
 
 def _pair(address: Any) -> list[Any] | tuple[Any, Any] | None:

@@ -50,7 +50,8 @@ cdef class InputStream:
     """InputStream(request)\n--\n\n\
     ``wsgi.input``: the body of a request, read from the connection when it is asked for."""
     cdef object request
-    cdef bytes rest
+    cdef bytes rest                     # what was received and is not all read: it is from ``at`` on
+    cdef Py_ssize_t at
     cdef bint ended
 
     def __cinit__(self, request):
@@ -68,38 +69,44 @@ cdef class InputStream:
 
     def read(self, size=-1):
         """At most ``size`` bytes, all if it is negative or None; ``b""`` at the end. Fewer only at the end."""
-        pieces = [self.rest]
-        have = len(self.rest)
-        whole = size is None or size < 0
+        cdef Py_ssize_t have = len(self.rest) - self.at
+        cdef Py_ssize_t wanted = sys.maxsize if size is None or size < 0 else size
+        cdef bytes piece, data
+        if have >= wanted:
+            self.at += wanted
+            return self.rest[self.at - wanted:self.at]
+        pieces = [self.rest[self.at:]]
         self.rest = b""
-        while (whole or have < (size or 0)) and (piece := self.more()):
+        self.at = 0
+        while have < wanted and (piece := self.more()):
             pieces.append(piece)
             have += len(piece)
         data = b"".join(pieces)
-        if not whole and size is not None and have > size:
-            self.rest = data[size:]
-            return data[:size]
+        if have > wanted:
+            self.rest = data[wanted:]
+            return data[:wanted]
         return data
 
     def readline(self, size=-1):
         """Through the next line feed, at most ``size`` bytes if it is not negative; ``b""`` at the end."""
-        pieces = []
-        have = 0
-        piece = self.rest
-        limit = sys.maxsize if size is None or size < 0 else size
+        cdef Py_ssize_t left = sys.maxsize if size is None or size < 0 else size
+        cdef Py_ssize_t n, end
+        cdef list pieces = []
         while True:
-            end = piece.find(b"\n", 0, max(0, limit - have)) + 1
-            if end or have + len(piece) >= limit:
-                end = end or limit - have
-                pieces.append(piece[:end])
-                self.rest = piece[end:]
-                return b"".join(pieces)
-            pieces.append(piece)
-            have += len(piece)
-            self.rest = b""
-            piece = self.more()
-            if not piece:
-                return b"".join(pieces)
+            n = min(len(self.rest) - self.at, left)
+            end = self.rest.find(b"\n", self.at, self.at + n)
+            if end >= 0:
+                n = left = end + 1 - self.at
+            pieces.append(self.rest[self.at:self.at + n])
+            self.at += n
+            left -= n
+            if left == 0:
+                break
+            self.rest = self.more()
+            self.at = 0
+            if not self.rest:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def readlines(self, hint=-1):
         """All lines; if ``hint`` is positive, no more after so many bytes."""
@@ -253,8 +260,9 @@ cdef class _Answer:
         cdef list headers = self.headers
         if not self.status:
             self.begin()
-        if self.reason is not None or (self.announced >= 0 and self.announced != len(body)):
-            # An answer to HEAD may announce a length and send nothing.
+        if (self.reason is not None or (self.announced >= 0 and self.announced != len(body))
+                or (self.announced < 0 and self.request.h1.is_head and not body)):
+            # An answer to HEAD may announce a length and send nothing, and without a body nobody knows its length.
             self.write(body)
             self.request.finish()
             return 0
@@ -320,8 +328,8 @@ cdef class WSGIHandler:
                 local = ""
         if isinstance(local, tuple):
             name, port = str(local[0]), str(local[1])
-        else:
-            name, port = str(local) or "localhost", ""
+        else:                           # a UNIX socket; neither may be empty (PEP 3333)
+            name, port = "localhost", "443" if conn.is_tls else "80"
         known = self.environs.get((conn.is_tls, name, port))
         if known is not None:
             return <Environs>known
