@@ -396,3 +396,35 @@ def test_the_scheme_is_the_request_s_behind_a_proxy():
     )
     with serving(ASGIHandler(app, lifespan="off"), trusted_proxies=["127.0.0.1"]) as server:
         assert [body for _, _, body in messages(talk(server, requests))] == [b"https", b"http"]
+
+
+@in_loop
+def test_a_websocket_whose_client_leaves_before_it_is_accepted():
+    """The connection does not wait for an application that waits for something else."""
+    begun, told = coro.event(), []
+
+    async def app(scope, receive, send):
+        go_on = asyncio.get_running_loop().create_future()
+        told.append(go_on)
+        await receive()
+        begun.set()
+        told.append(await receive())
+        await go_on
+        for message in ({"type": "websocket.accept"}, {"type": "websocket.send", "text": "x" * 100_000}):
+            try:
+                await send(message)
+            except OSError as e:
+                told.append(e)
+
+    upgrade = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
+    with serving(ASGIHandler(app, lifespan="off")) as server:
+        with connected(server) as conn:
+            conn.send(upgrade)
+            begun.wait()
+        while server.registry.open:
+            coro.yield_slice()
+        told[0].get_loop().call_soon_threadsafe(told[0].set_result, None)
+        while len(told) < 4:
+            coro.yield_slice()
+    assert told[1] == {"type": "websocket.disconnect", "code": 1006, "reason": ""}
+    assert all(isinstance(e, OSError) for e in told[2:])

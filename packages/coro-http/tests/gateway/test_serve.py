@@ -235,7 +235,7 @@ def test_killed_workers_lose_what_they_were_answering(folder):
 
             for number in range(kills):
                 until(lambda n=number: len(pids) >= 1 + n)  # somebody is left, and has answered
-                at = time.monotonic() + pause * choice.random() * 2
+                at = time.monotonic() + (pause and pause + choice.random())
                 until(lambda at=at: time.monotonic() >= at)
                 enough = sum(answered.values()) + choice.randrange(1000)
                 until(lambda n=enough: sum(answered.values()) >= n)

@@ -446,3 +446,25 @@ def test_targets_that_are_none(line: str) -> None:
         data = f"{line} HTTP/1.1\r\nHost: h\r\n\r\nGET /next HTTP/1.1\r\nHost: h\r\n\r\n".encode()
         assert statuses(talk(server, data)) == [400]
     assert served == []
+
+
+@in_loop
+def test_a_session_begins_however_it_is_written() -> None:
+    app = http.App()
+    app.middleware(sessions.Sessions())
+
+    @app.get("/{how}")
+    def begin(request: Any, how: str) -> str:
+        if how == "merged":
+            request.session |= {"user": "ada"}
+        elif how == "updated":
+            request.session.update(user="ada")
+        elif how == "default":
+            request.session.setdefault("user", "ada")
+        return str(request.session.get("user"))
+
+    with serving(app) as server:
+        for how in ("merged", "updated", "default"):
+            with Client() as client:
+                assert client.get(f"http://127.0.0.1:{server.port}/{how}").text == "ada"
+                assert client.get(f"http://127.0.0.1:{server.port}/look").text == "ada", how

@@ -51,6 +51,8 @@ class _Running:
 
     __slots__ = ("changed", "loop", "task")
 
+    request: http_request
+
     def __init__(self) -> None:
         self.loop: Any = asyncio_bridge.get_loop()
         self.task: asyncio.Task[Any] | None = None
@@ -90,6 +92,11 @@ class _Running:
     def resolve(self, future: asyncio.Future[Any], value: Any) -> None:
         """From a thread: give a future of asyncio's its result."""
         self.loop.call_soon_threadsafe(_set_result, future, value)
+
+    def report_later(self) -> None:
+        if self.task is not None:
+            may_log = self.request.server.registry.may_log
+            self.task.add_done_callback(lambda task: _report(task, may_log))
 
     def cancel(self) -> None:
         if self.task is not None and not self.task.done():
@@ -225,11 +232,6 @@ class _HTTP(_Running):
                 self.resolve(self.asked, {"type": "http.disconnect"})
             self.loop.call_soon_threadsafe(self.report_later)
 
-    def report_later(self) -> None:
-        if self.task is not None:
-            may_log = self.request.server.registry.may_log
-            self.task.add_done_callback(lambda task: _report(task, may_log))
-
     def fail(self, failure: BaseException) -> None:
         """The application has raised."""
         if self.complete:
@@ -268,25 +270,9 @@ class _HTTP(_Running):
 
     def watch(self, changed: coro.event) -> None:
         """receive() waits for the end: wait for something to do, or for the client to leave."""
-        conn = self.request.connection.conn
-        if not isinstance(conn, coro.sock):
-            changed.wait()
-            return
-        ready = coro.select(coro.case.wait(changed), coro.case.read(conn))
-        if ready.kind != "read":
-            return
-        try:
-            there = conn.recv(1, coro.MSG.PEEK | coro.MSG.DONTWAIT)
-        except coro.oserrors.EAGAIN:
-            return
-        except OSError:
-            there = b""
-        if there:
-            # The next request: read when this one has been answered. Nothing can be seen behind it.
-            changed.wait()
-            return
-        self.leave()
-        raise ClosedError("the client has gone")
+        if _has_left(self.request, changed):
+            self.leave()
+            raise ClosedError("the client has gone")
 
     def leave(self) -> None:
         """The client has gone, or will have: the application is told."""
@@ -328,6 +314,28 @@ class _HTTP(_Running):
             self.resolve(room, None)
 
 
+def _has_left(request: http_request, changed: coro.event) -> bool:
+    """Wait for the event, or for the client to leave: True. Over TLS nobody sees that without reading."""
+    conn = request.connection.conn
+    if not isinstance(conn, coro.sock):
+        changed.wait()
+        return False
+    ready = coro.select(coro.case.wait(changed), coro.case.read(conn))
+    if ready.kind != "read":
+        return False
+    try:
+        there = conn.recv(1, coro.MSG.PEEK | coro.MSG.DONTWAIT)
+    except coro.oserrors.EAGAIN:
+        return False
+    except OSError:
+        there = b""
+    if there:
+        # What comes next: read when this is over. Nothing can be seen behind it.
+        changed.wait()
+        return False
+    return True
+
+
 def _length(headers: list[Any]) -> int:
     for name, value in headers:
         if len(name) == 14 and name.lower() == b"content-length":
@@ -354,8 +362,8 @@ class _WebSocket(_Running):
     """One WebSocket. The connection's thread reads; another one sends."""
 
     __slots__ = (
-        "accepted", "asked", "decision", "denial", "inbox", "inbox_bytes", "options", "out", "out_bytes", "out_changed",
-        "request", "room", "ws",
+        "accepted", "asked", "decision", "denial", "gone", "inbox", "inbox_bytes", "options", "out", "out_bytes",
+        "out_changed", "request", "room", "ws",
     )  # fmt: skip
 
     def __init__(self, request: http_request, options: dict[str, Any]) -> None:
@@ -369,6 +377,7 @@ class _WebSocket(_Running):
         self.decision: _Message | None = None
         self.denial: list[bytes] = []
         self.accepted = False
+        self.gone = False  # the client, before there was a decision
         self.out: deque[Any] = deque()
         self.out_bytes = 0
         self.out_changed = coro.event()
@@ -386,6 +395,8 @@ class _WebSocket(_Running):
 
     async def send(self, message: _Message) -> None:
         kind = message["type"]
+        if self.gone:
+            raise OSError("the client has gone")
         if self.decision is None or self.decision["type"] == "websocket.http.response.start":
             if kind == "websocket.http.response.body" and self.decision is not None:
                 self.denial.append(bytes(message.get("body", b"")))
@@ -427,9 +438,16 @@ class _WebSocket(_Running):
     def serve(self, coroutine: Any) -> None:
         self.changed = changed = coro.event()
         self.begin(coroutine)
-        while not self.accepted and not self.done():
-            changed.wait()
-            changed.clear()
+        try:
+            while not self.accepted and not self.done():
+                if _has_left(self.request, changed):
+                    raise ClosedError("the client has gone")
+                changed.clear()
+        except BaseException:
+            self.gone = True
+            self.put({"type": "websocket.disconnect", "code": 1006, "reason": ""})
+            self.loop.call_soon_threadsafe(self.report_later)
+            raise
         decision = self.decision
         if decision is None or decision["type"] != "websocket.accept":
             self.refuse(decision)

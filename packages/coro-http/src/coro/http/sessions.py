@@ -21,7 +21,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from coro.http.cookies import SetCookie, parse_cookie
 from coro.http.exceptions import LocalError
@@ -100,6 +100,10 @@ class _Noticing(dict[str, Any]):
         if tell is not None:
             tell()
         super().__setitem__(key, value)
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
+        self.update(other)
+        return self
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         if key not in self:
