@@ -468,3 +468,23 @@ def test_a_session_begins_however_it_is_written() -> None:
             with Client() as client:
                 assert client.get(f"http://127.0.0.1:{server.port}/{how}").text == "ada"
                 assert client.get(f"http://127.0.0.1:{server.port}/look").text == "ada", how
+
+
+@in_loop
+def test_middleware_that_comes_late_is_asked_all_the_same() -> None:
+    """A server looks at routes without parameters first, and knows them from its beginning."""
+    app = http.App()
+
+    @app.get("/")
+    def page(request: Any) -> str:
+        return "secret"
+
+    def refuse(request: Any, proceed: Any) -> Any:
+        raise http.HTTPException(403)
+
+    ask = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n"
+    with serving(app) as server:
+        assert statuses(talk(server, ask % b"/")) == [200]
+        app.middleware(refuse)
+        app.add_route("/late", page)
+        assert statuses(talk(server, ask % b"/")) == statuses(talk(server, ask % b"/late")) == [403]

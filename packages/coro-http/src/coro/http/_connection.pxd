@@ -86,6 +86,7 @@ cdef class connection:
     cdef int end_run(self, int failed) except -1
     cdef int serve_next(self) except -1
     cdef int serve_one(self, http_request r) except -1
+    cdef bint has_left(self) except -1
     cdef int conclude(self, http_request r) except -1
     cdef int drain_body(self) except -1
     cdef int refuse(self, object error) except -1
@@ -112,6 +113,7 @@ cdef class http_request:
     cdef readonly int64_t request_number
     cdef readonly int64_t bytes_sent
     cdef uint64_t sent_before
+    cdef int64_t dropped                # bytes of a body that an answer to HEAD was given
     cdef object done_event
     cdef public object params, route
     cdef object body_file
@@ -129,4 +131,5 @@ cdef class http_request:
     cdef bint is_usual(self) noexcept
     cdef bint respond_prepared(self, bytes lines, int fd, int64_t count) except -1
     cdef int send_file(self, bytes head, int fd, int64_t offset, int64_t count) except -1
+    cdef int drop(self, Py_ssize_t n) except -1
     cdef int over(self) except -1

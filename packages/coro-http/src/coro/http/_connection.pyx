@@ -622,6 +622,17 @@ cdef class connection:
         except OSError:
             return
 
+    cdef bint has_left(self) except -1:
+        """Whether the peer has ended its direction, as far as that can be seen without reading."""
+        if type(self.raw) is not sock:
+            return False
+        try:
+            return not self.raw.recv(1, coro.MSG.PEEK | coro.MSG.DONTWAIT)
+        except coro.oserrors.EAGAIN:
+            return False
+        except OSError:
+            return True
+
     cdef int conclude(self, http_request r) except -1:
         """After the handler: the answer is completed, and the rest of the body read."""
         if not r.finished:
@@ -1142,8 +1153,9 @@ cdef class http_request:
             self.h1.written()
 
     def send(self, data):
-        """Send a piece of the body, any bytes-like object. What a response to HEAD is given is left out. `LocalError`
-        before ``start``, or for more than was announced."""
+        """Send a piece of the body, any bytes-like object. `LocalError` before ``start``, or for more than was
+        announced. What an answer to HEAD is given is left out. After 256 KiB of it, or when the client has gone, the
+        connection is closed and `ClosedError` raised."""
         cdef Py_buffer view
         cdef Connection c = self.h1
         cdef h1_out *o
@@ -1151,7 +1163,11 @@ cdef class http_request:
             raise LocalError("a body is sent between start() and finish()")
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            if view.len == 0 or (c.out_body == BODY_NONE and (c.is_head or self.reply_code in (204, 304))):
+            if view.len == 0:
+                return
+            if c.out_body == BODY_NONE and (c.is_head or self.reply_code in (204, 304)):
+                if c.is_head:
+                    self.drop(view.len)
                 return
             if c.out_body == BODY_CHUNKED and view.len > JOIN:
                 before, behind = c.frame(view.len)
@@ -1168,6 +1184,16 @@ cdef class http_request:
                 self.connection.put_bytes(data, <const char *>view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
+
+    cdef int drop(self, Py_ssize_t n) except -1:
+        """A piece of what nobody gets. Sending it neither waits nor fails, so without an end who sends for ever would
+        do so indeed, and beside nobody else."""
+        self.dropped += n
+        if self.dropped > self.connection.registry.drain_limit or self.connection.has_left():
+            self.h1.must_close = True
+            self.connection.raw.close()
+            raise ClosedError()
+        return 0
 
     def finish(self, trailers=()):
         """Complete the answer. ``trailers``: fields behind a chunked body. `LocalError` if the body is shorter than

@@ -107,8 +107,9 @@ def answer(request: Request, value: Any, compress: bool = True) -> None:
         return
     try:
         request.start(value.status, headers)
-        for piece in body:
-            request.send(piece.encode() if isinstance(piece, str) else piece)
+        if request.method != "head":
+            for piece in body:
+                request.send(piece.encode() if isinstance(piece, str) else piece)
         request.finish()
     finally:
         close = getattr(body, "close", None)
@@ -191,6 +192,8 @@ class App:
         self.compress = compress
         self._root = _Node()
         self._fixed: dict[bytes, Callable[[Request], Any]] = {}
+        #: The same for servers, which look here first: nothing, if something has to be asked before.
+        self._direct: dict[bytes, Callable[[Request], Any]] = {}
         self._middleware: list[Callable[[Request, Callable[[Request], Any]], Any]] = []
         self._errors: dict[int, Callable[[Request, HTTPException], Any]] = {}
         self._mounted: list[tuple[str, Any]] = []
@@ -238,6 +241,8 @@ class App:
             table[method] = route
             if not names and path.isascii() and "%" not in path:
                 self._fixed[f"{method} {path}".encode()] = function
+                if not self._middleware and not self._errors:
+                    self._direct[f"{method} {path}".encode()] = function
 
     def get(self, path: str) -> Callable[[_F], _F]:
         """A decorator for GET, and HEAD, on ``path``."""
@@ -270,6 +275,7 @@ class App:
         """A decorator: ``function(request, proceed)`` is called for each request; ``proceed(request)`` goes on, and
         returns what the handler returned. The last one added is the outermost."""
         self._middleware.append(function)
+        self._direct.clear()
         chain = self._chain
         self._chain = lambda request: function(request, chain)
         return function
@@ -279,14 +285,16 @@ class App:
 
         def add(function: _F) -> _F:
             self._errors[status] = function
+            self._direct.clear()
             return function
 
         return add
 
     @property
     def fixed_routes(self) -> dict[bytes, Callable[[Request], Any]]:
-        """``b"GET /path"`` -> function, for routes that need nothing else; empty with middleware."""
-        return {} if self._middleware or self._errors else self._fixed
+        """``b"GET /path"`` -> function, for routes that need nothing else. It changes with the App; it is empty as soon
+        as there is middleware."""
+        return self._direct
 
     # -- serving
 
