@@ -133,3 +133,23 @@ class _Classic:
 
     def __call__(self, request):
         return next(h for h in self.server.handlers if h.match(request)).handle_request(request)
+
+
+@coro_test
+def test_pages_of_other_sites_may_not_call():
+    """A browser sends what any page tells it, without asking first if the type is text/plain, or none."""
+    call = b'{"jsonrpc": "2.0", "method": "update", "params": [1], "id": 1}'
+    for origins, evil in (("same", 403), (["https://Evil.example", "https://evil.example"], 200), (None, 200)):
+        root = Root()
+        with testing.client(json_rpc.json_rpc_handler(root, origins=origins)) as client:
+            for kind in ("text/plain", "application/json"):
+                fields = {"Content-Type": kind, "Origin": "https://evil.example"}
+                assert client.post("http://test/jsonrpc", content=call, headers=fields).status == evil
+            assert client.post("http://test/jsonrpc", content=call, headers={"Origin": "null"}).status == (
+                200 if origins is None else 403
+            )
+            assert client.post("http://test/jsonrpc", content=call).status == 200
+            if origins == "same":
+                fields = {"Origin": "http://test"}
+                assert client.post("http://test/jsonrpc", content=call, headers=fields).status == 200
+                assert len(root.told) == 2

@@ -20,10 +20,11 @@ import json
 from collections.abc import Callable, Iterable
 from itertools import count
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from coro.http._client.session import Client
-from coro.http.exceptions import HTTPError
+from coro.http._ws_handshake import check_origin
+from coro.http.exceptions import HandshakeError, HTTPError, HTTPException
 from coro.log import Facility
 
 __all__ = ["Error", "RPCError", "json_rpc_handler", "json_rpc_remote"]
@@ -79,15 +80,25 @@ class json_rpc_handler:
 
     root: an object with that method, or a function of both arguments. What it returns is the result; RPCError becomes
     the error object, AttributeError and KeyError for the method's own name "method not found", any other exception
-    "internal error". path: where; ``/jsonrpc``. most: bytes of a request.
+    "internal error". path: where; ``/jsonrpc``. most: bytes of a request. origins: the pages whose scripts may call,
+    for a browser sends what the page of any other site tells it, and with the user's cookies: ``"same"`` for those of
+    this host, a list of origins, None for all. Programs that are no browsers name no origin, and may call.
     """
 
     def __init__(
-        self, root: _Root | Callable[[str, Any], Any], path: str = "/jsonrpc", *, most: int = 1024 * 1024
+        self,
+        root: _Root | Callable[[str, Any], Any],
+        path: str = "/jsonrpc",
+        *,
+        most: int = 1024 * 1024,
+        origins: Literal["same"] | Iterable[str] | None = "same",
     ) -> None:
         self.root = root
         self.path = path
         self.most = most
+        self.origins: str | list[str | None] | None = (
+            origins if origins is None or isinstance(origins, str) else [None, *origins]
+        )
         self._call: Callable[[str, Any], Any] = getattr(root, "handle_json_rpc", root)  # type: ignore[arg-type]
 
     def match(self, request: Any) -> bool:
@@ -99,6 +110,10 @@ class json_rpc_handler:
         if request.method != "post":
             request.respond(405, [("Allow", "POST")], b"")
             return
+        try:
+            check_origin(request.headers.get("origin"), request.host or "", request.scheme, self.origins)
+        except HandshakeError as e:
+            raise HTTPException(403, str(e)) from None
         registry = getattr(getattr(request, "server", None), "registry", None)
         answer = self.answer(request.read(self.most), None if registry is None else registry.may_log)
         if answer is None:
