@@ -488,3 +488,17 @@ def test_middleware_that_comes_late_is_asked_all_the_same() -> None:
         app.middleware(refuse)
         app.add_route("/late", page)
         assert statuses(talk(server, ask % b"/")) == statuses(talk(server, ask % b"/late")) == [403]
+
+
+@in_loop
+def test_an_etag_of_what_is_compressed_is_weak() -> None:
+    """RFC 9110 8.8.3.3: a strong one says that the bytes are the same."""
+
+    def app(request: Any) -> Any:
+        return http.Response("x" * 5000, 200, [(b"ETag", b'"1"'), (b"content-type", b"text/plain")])
+
+    with serving(app) as server:
+        for accepted, tag, coding in (("gzip", 'W/"1"', ["gzip"]), ("identity", '"1"', None)):
+            ask = f"GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accepted}\r\n\r\n".encode()
+            fields = messages(talk(server, ask))[0][1]
+            assert (fields["etag"], fields.get("content-encoding")) == ([tag], coding)

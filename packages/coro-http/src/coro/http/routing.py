@@ -118,7 +118,7 @@ def answer(request: Request, value: Any, compress: bool = True) -> None:
 
 
 def _compressed(request: Request, body: bytes, headers: list[tuple[Any, Any]]) -> bytes:
-    kind = next((str(value) for name, value in headers if str(name).lower() == "content-type"), "")
+    kind = next((_text(value) for name, value in headers if _text(name).lower() == "content-type"), "")
     if not kind.startswith(_COMPRESSIBLE):
         return body
     headers.append(("vary", "accept-encoding"))
@@ -127,7 +127,14 @@ def _compressed(request: Request, body: bytes, headers: list[tuple[Any, Any]]) -
         return body
     compressor = Compressor(coding)
     headers.append(("content-encoding", coding))
+    for place, (name, value) in enumerate(headers):
+        if _text(name).lower() == "etag" and not _text(value).startswith("W/"):
+            headers[place] = (name, f"W/{_text(value)}")  # RFC 9110 8.8.3: these are not the bytes it was made of
     return compressor.compress(body) + compressor.finish()
+
+
+def _text(value: Any) -> str:
+    return bytes(value).decode("latin-1") if isinstance(value, (bytes, bytearray)) else str(value)
 
 
 _CONVERTERS: dict[Any, Callable[[str], Any]] = {
