@@ -422,7 +422,7 @@ def test_forms_beyond_their_limits() -> None:
 
     def handler(request: Any) -> str:
         try:
-            form = request.form(limit=100_000, memory=1000)
+            form = request.form(limit=100_000, memory=1000, field=100)
         except LimitError as e:
             seen.append(e.limit)
             raise
@@ -443,6 +443,11 @@ def test_forms_beyond_their_limits() -> None:
         assert statuses(talk(server, body(*[b'name="a"\r\n\r\n'] * 1001))) == [413]
         assert statuses(talk(server, body(b'name="f"; filename="x"\r\n\r\n' + b"x" * 200_000))) == [413]
         assert statuses(talk(server, body(b'name="a"\r\nX: ' + b"x" * 9000 + b"\r\n\r\n"))) == [413]
+        file, value = b'name="f"; filename="x"\r\n\r\n', b'name="a"\r\n\r\n' + b"x" * 100
+        assert statuses(talk(server, body(*[file] * 100))) == [200]
+        assert statuses(talk(server, body(*[file] * 101))) == [413]  # an open file for each, if they are long
+        assert statuses(talk(server, body(file, *[value] * 16))) == [200]
+        assert statuses(talk(server, body(file, *[value] * 17))) == [413]  # all in memory
         assert statuses(talk(server, good.replace(b"--B--", b"--C--"))) == [400]
         assert statuses(talk(server, good.replace(b"boundary=B", b"boundary="))) == [415]
     assert seen

@@ -27,10 +27,14 @@ __all__ = ["Form", "Upload", "multipart", "read_form"]
 
 #: Pairs or parts of a form.
 MOST_PARTS = 1000
+#: Files among them: each of some size is an open file, of which a process has not many.
+MOST_FILES = 100
 #: Bytes of the fields of one part.
 PART_HEAD = 8192
 #: Bytes of a value that is no file.
 MOST_FIELD = 1024 * 1024
+#: How many values as long as that there may be: bytes of all of them.
+FULL_FIELDS = 16
 #: Bytes of a file that stay in memory.
 MEMORY = 256 * 1024
 #: Bytes of a whole form.
@@ -223,21 +227,25 @@ def _fields(source: _Source, most: int) -> dict[str, str]:
         found.setdefault(name.lower(), value.strip())
 
 
-def read_form(request: Any, *, memory: int = MEMORY, limit: int = MOST_FORM, field: int = MOST_FIELD) -> Form:
+def read_form(
+    request: Any, *, memory: int = MEMORY, limit: int = MOST_FORM, field: int = MOST_FIELD, files: int = MOST_FILES
+) -> Form:
     """Read a request's body as a form, urlencoded or multipart, by its Content-Type.
 
-    ``memory``: bytes of a file that stay in memory; ``limit``: bytes of the body; ``field``: bytes of a value.
+    ``memory``: bytes of a file that stay in memory; ``limit``: bytes of the body; ``field``: bytes of a value, of which
+    all together may have 16 times as many; ``files``: the most files.
     RemoteError (415) for another type, LimitError (413) for too much.
     """
     content_type = request.headers.get("content-type") or ""
     form = Form()
     if content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
-        text = request.read(min(limit, field * 16)).decode("utf-8", "replace")
+        text = request.read(min(limit, field * FULL_FIELDS)).decode("utf-8", "replace")
         try:
             form.values = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_PARTS)
         except ValueError:
             raise LimitError(f"the form has more than {MOST_PARTS} values", 413, MOST_PARTS) from None
         return form
+    left = field * FULL_FIELDS
     try:
         for fields, pieces in multipart(request, content_type, limit=limit):
             _, found = parameters(fields.get("content-disposition", ""))
@@ -245,22 +253,28 @@ def read_form(request: Any, *, memory: int = MEMORY, limit: int = MOST_FORM, fie
             if name is None:
                 raise RemoteError("a part of the form has no name")
             if "filename" in found:
+                if len(form.uploads) == files:
+                    raise LimitError(f"the form has more than {files} files", 413, files)
                 form.uploads.append(_upload(name, found["filename"], fields, pieces, memory))
             else:
-                form.values.append((name, _value(pieces, field)))
+                data = _value(pieces, min(field, left))
+                left -= len(data)
+                form.values.append((name, data.decode("utf-8", "replace")))
     except BaseException:
         form.close()
         raise
     return form
 
 
-def _value(pieces: Iterator[bytes], most: int) -> str:
+def _value(pieces: Iterator[bytes], most: int) -> bytearray:
     found = bytearray()
     for piece in pieces:
         found += piece
         if len(found) > most:
-            raise LimitError(f"a value of the form is longer than {most} bytes", 413, most)
-    return found.decode("utf-8", "replace")
+            raise LimitError(
+                f"a value of the form is longer than {most} bytes, or than the others have left", 413, most
+            )
+    return found
 
 
 def _upload(name: str, filename: str, fields: dict[str, str], pieces: Iterator[bytes], memory: int) -> Upload:
