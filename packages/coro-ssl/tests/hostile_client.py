@@ -130,7 +130,7 @@ def _be_hostile(sock: Any, case: Case, alerts: list[str]) -> None:
     settings.certificate_compression_send = settings.certificate_compression_receive = []
     try:
         connection.handshakeClientCert(
-            certChain=_chain(own.chain_pem) if own else None,
+            certChain=chain(own.chain_pem) if own else None,
             privateKey=parsePEMKey(own.key_pem.decode(), private=True) if own else None,
             settings=settings,
             serverName="localhost",
@@ -148,16 +148,16 @@ def _be_hostile(sock: Any, case: Case, alerts: list[str]) -> None:
         return
     except Exception:
         pass  # its own handshake went wrong, as it should; what does the server say?
-    _drain(connection, alerts)
+    drain(connection, alerts)
 
 
-def _chain(pem: bytes) -> X509CertChain:
+def chain(pem: bytes) -> X509CertChain:
     chain = X509CertChain()
     chain.parsePemList(pem.decode())
     return chain
 
 
-def _drain(connection: Hostile, alerts: list[str]) -> None:
+def drain(connection: Hostile, alerts: list[str]) -> None:
     """Read records until an alert comes or the stream ends. An alert may be in the clear, or under the newer keys."""
     layer = connection._recordLayer
     try:
@@ -352,12 +352,12 @@ def with_raw_extensions(make: Callable[[bytes], bytes]) -> Change:
     return change
 
 
-def _u16(data: bytes) -> bytes:
+def u16(data: bytes) -> bytes:
     return len(data).to_bytes(2, "big") + data
 
 
-def _share(group: int, data: bytes) -> bytes:
-    return _u16(group.to_bytes(2, "big") + _u16(data))
+def share(group: int, data: bytes) -> bytes:
+    return u16(group.to_bytes(2, "big") + u16(data))
 
 
 # -- the cases
@@ -474,7 +474,7 @@ def _hellos(version: str) -> Iterator[Case]:
         with_raw_extensions(lambda x: x[:4] + b"\xff\xff" + x[6:]),
         MALFORMED | {"unrecognized_name"},
     )
-    yield case("half-an-extension", with_raw_extensions(lambda x: _u16(x[2:] + b"\0")), MALFORMED)
+    yield case("half-an-extension", with_raw_extensions(lambda x: u16(x[2:] + b"\0")), MALFORMED)
     yield case(
         "name-empty", with_extension(e.server_name, b"\0\3\0\0\0"), MALFORMED | {"unrecognized_name", SILENT}, True
     )
@@ -546,27 +546,27 @@ def _hellos(version: str) -> Iterator[Case]:
         with_extension(e.key_share, b"\0\0"),
         {ILLEGAL, DECODE, UNEXPECTED, DECRYPT, FAILURE, MISSING, SILENT},
     )  # it may ask for another hello, too
-    yield case("share-cut", with_extension(e.key_share, _share(x25519, bytes(31))[:-3]), MALFORMED)
-    yield case("share-short", with_extension(e.key_share, _share(x25519, bytes(31))), MALFORMED)
-    yield case("share-long", with_extension(e.key_share, _share(x25519, bytes(33))), MALFORMED)
+    yield case("share-cut", with_extension(e.key_share, share(x25519, bytes(31))[:-3]), MALFORMED)
+    yield case("share-short", with_extension(e.key_share, share(x25519, bytes(31))), MALFORMED)
+    yield case("share-long", with_extension(e.key_share, share(x25519, bytes(33))), MALFORMED)
     yield case(
         "share-zero",
-        with_extension(e.key_share, _share(x25519, bytes(32))),
+        with_extension(e.key_share, share(x25519, bytes(32))),
         {ILLEGAL, DECODE, FAILURE, "internal_error"},
     )
     yield case(
         "share-no-point",
-        with_extension(e.key_share, _share(GroupName.secp256r1, b"\4" + bytes(64))),
+        with_extension(e.key_share, share(GroupName.secp256r1, b"\4" + bytes(64))),
         {ILLEGAL, DECODE, "internal_error"},
     )
     yield case(
         "share-compressed",
-        with_extension(e.key_share, _share(GroupName.secp256r1, b"\2" + bytes(32))),
+        with_extension(e.key_share, share(GroupName.secp256r1, b"\2" + bytes(32))),
         {ILLEGAL, DECODE, "internal_error"},
     )
     yield case(
         "share-of-no-group",
-        with_extension(e.key_share, _share(0xFAFA, bytes(32))),
+        with_extension(e.key_share, share(0xFAFA, bytes(32))),
         {ILLEGAL, UNEXPECTED, DECODE, FAILURE},
     )
     yield case("no-share", without_extension(e.key_share), {MISSING, FAILURE})
@@ -580,28 +580,26 @@ def _hellos(version: str) -> Iterator[Case]:
         "psk-without-modes",
         lambda c, m, d: (
             setattr(m, "extensions", [x for x in m.extensions if x.extType != e.psk_key_exchange_modes]),
-            with_extension(e.pre_shared_key, _u16(_u16(b"ticket") + bytes(4)) + _u16(b"\x20" + bytes(32)))(c, m, d),
+            with_extension(e.pre_shared_key, u16(u16(b"ticket") + bytes(4)) + u16(b"\x20" + bytes(32)))(c, m, d),
         )[1],
         {MISSING, ILLEGAL, FAILURE},
     )
     yield case(
         "psk-not-last",
-        with_extension(e.pre_shared_key, _u16(_u16(b"ticket") + bytes(4)) + _u16(b"\x20" + bytes(32)), first=True),
+        with_extension(e.pre_shared_key, u16(u16(b"ticket") + bytes(4)) + u16(b"\x20" + bytes(32)), first=True),
         {ILLEGAL},
     )
     yield case(
         "psk-unknown",
-        with_extension(e.pre_shared_key, _u16(_u16(b"t" * 100) + bytes(4)) + _u16(b"\x20" + bytes(32))),
+        with_extension(e.pre_shared_key, u16(u16(b"t" * 100) + bytes(4)) + u16(b"\x20" + bytes(32))),
         set(),
         harmless=True,
     )
+    yield case("psk-no-identity", with_extension(e.pre_shared_key, b"\0\0" + u16(b"\x20" + bytes(32))), MALFORMED, True)
     yield case(
-        "psk-no-identity", with_extension(e.pre_shared_key, b"\0\0" + _u16(b"\x20" + bytes(32))), MALFORMED, True
+        "psk-no-binder", with_extension(e.pre_shared_key, u16(u16(b"ticket") + bytes(4)) + b"\0\0"), MALFORMED, True
     )
-    yield case(
-        "psk-no-binder", with_extension(e.pre_shared_key, _u16(_u16(b"ticket") + bytes(4)) + b"\0\0"), MALFORMED, True
-    )
-    yield case("psk-cut", with_extension(e.pre_shared_key, _u16(_u16(b"ticket") + bytes(4))), MALFORMED, True)
+    yield case("psk-cut", with_extension(e.pre_shared_key, u16(u16(b"ticket") + bytes(4))), MALFORMED, True)
     yield case("psk-modes-empty", with_extension(e.psk_key_exchange_modes, b"\0"), MALFORMED)
     yield case("session-id-other-length", with_field("session_id", bytearray(7)), set(), harmless=True)
 

@@ -11,6 +11,8 @@ changed by overriding its methods (all of them private to tlslite-ng, hence the 
 * an exception that is not one of TLS's, which a malformed message can cause in its parsers, becomes decode_error;
 * close_notify ends one direction only (RFC 8446, 6.1);
 * the first Finished is kept for `tls-unique` (RFC 5929, 3.1);
+* a client looks at where a server puts its extensions, and whether it has asked for them; both sides look whether a
+  signature is of a kind that the certificate's key makes;
 * between two messages the generators yield 1, so that other threads can run: each piece takes 1 to 15 ms of CPU.
 """
 
@@ -21,16 +23,27 @@ import ipaddress
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tlslite.constants import AlertDescription, AlertLevel, ContentType, ExtensionType, HandshakeType
+from tlslite.constants import (
+    TLS_1_3_HRR,
+    AlertDescription,
+    AlertLevel,
+    CipherSuite,
+    ContentType,
+    ExtensionType,
+    HandshakeType,
+)
 from tlslite.errors import BaseTLSException, TLSHandshakeFailure
 from tlslite.messages import (
     Alert,
     ApplicationData,
     CertificateRequest,
+    CertificateVerify,
     ClientHello,
+    EncryptedExtensions,
     Finished,
     KeyUpdate,
     NewSessionTicket,
+    ServerHello,
 )
 from tlslite.tlsconnection import TLSConnection
 
@@ -42,6 +55,20 @@ MESSAGE_MOST = 100 * 1024
 IDLE_MOST = 64
 #: Records of a handshake after which others may run: a client can put each byte into one of its own.
 RECORDS_AT_ONCE = 8
+
+_E = ExtensionType
+# Where a server of TLS 1.3 answers which extension (RFC 8446, 4.2).
+_IN_HELLO = {_E.key_share, _E.pre_shared_key, _E.supported_versions}
+_IN_RETRY = {_E.key_share, _E.cookie, _E.supported_versions}
+_IN_ENCRYPTED = {_E.server_name, _E.supported_groups, _E.alpn, _E.record_size_limit}
+# The signatures that a key makes in TLS 1.3 (RFC 8446, 4.2.3).
+_SCHEMES = {
+    "rsa": {(8, 4), (8, 5), (8, 6)},
+    "rsa-pss": {(8, 9), (8, 10), (8, 11)},
+    "ecdsa": {(4, 3), (5, 3), (6, 3)},
+    "Ed25519": {(8, 7)},
+    "Ed448": {(8, 8)},
+}
 
 
 def _is_address(name: str) -> bool:
@@ -111,6 +138,8 @@ class Connection(TLSConnection):  # type: ignore[misc]
         self.first_finished = b""
         self.client_hello: ClientHello | None = None
         self.peer_certificates: list[bytes] = []
+        self._peer_key = ""  # the kind of the key in the first
+        self._asked_again = False
         self.peer_closed = False
         self.said_goodbye = False
         self.established = False
@@ -222,6 +251,15 @@ class Connection(TLSConnection):  # type: ignore[misc]
             self.first_finished = bytes(message.verify_data)
         elif isinstance(message, ClientHello):
             yield from self._look_at_hello(message)
+        elif isinstance(message, ServerHello):
+            yield from self._look_at_server_hello(message)
+        elif isinstance(message, EncryptedExtensions):
+            yield from self._look_at_answers(message.extensions, _IN_ENCRYPTED)
+        elif isinstance(message, CertificateVerify):
+            if self.version > (3, 3) and tuple(message.signatureAlgorithm) not in _SCHEMES.get(self._peer_key, ()):
+                yield from self._sendError(
+                    AlertDescription.illegal_parameter, f"a signature that no key of kind {self._peer_key!r} makes"
+                )
         elif getattr(message, "handshakeType", None) == HandshakeType.certificate and hasattr(message, "cert_chain"):
             yield from self._look_at_certificate(message)
 
@@ -262,9 +300,46 @@ class Connection(TLSConnection):  # type: ignore[misc]
                 hello.psk_truncate = lambda: signed
             hello.extensions = [e for e in hello.extensions if e.extType not in dropped]
 
+    def _look_at_server_hello(self, hello: ServerHello) -> Iterator[Any]:
+        if len(hello.session_id) > 32:
+            yield from self._sendError(AlertDescription.decode_error, "a session's number of more than 32 bytes")
+        again = hello.random == TLS_1_3_HRR
+        if again and self._asked_again:
+            # RFC 8446, 4.1.4
+            yield from self._sendError(AlertDescription.unexpected_message, "a second HelloRetryRequest")
+        self._asked_again = again
+        new = hello.getExtension(ExtensionType.supported_versions) is not None
+        yield from self._look_at_answers(hello.extensions, _IN_RETRY if again else _IN_HELLO if new else None)
+        renegotiation = hello.getExtension(ExtensionType.renegotiation_info)
+        if renegotiation is not None and renegotiation.renegotiated_connection:
+            # RFC 5746, 3.4
+            yield from self._sendError(AlertDescription.handshake_failure, "there was no handshake before this one")
+
+    def _look_at_answers(self, extensions: Any, places: set[int] | None) -> Iterator[Any]:
+        """Of a server, to the extensions that were sent. ``places``: those that may stand here; None for all."""
+        assert self.client_hello is not None
+        asked = {extension.extType for extension in self.client_hello.extensions or ()}
+        if CipherSuite.TLS_EMPTY_RENEGOTIATION_INFO_SCSV in self.client_hello.cipher_suites:
+            asked.add(ExtensionType.renegotiation_info)
+        if places is _IN_RETRY:
+            asked.add(ExtensionType.cookie)
+        seen: set[int] = set()
+        for extension in extensions or ():
+            kind = extension.extType
+            if kind not in asked:
+                yield from self._sendError(
+                    AlertDescription.unsupported_extension, f"the answer to an extension, {kind}, that was not sent"
+                )
+            if kind in seen or (places is not None and kind not in places):
+                yield from self._sendError(
+                    AlertDescription.illegal_parameter, f"the extension {kind} comes twice, or in the wrong message"
+                )
+            seen.add(kind)
+
     def _look_at_certificate(self, message: Any) -> Iterator[Any]:
         chain = message.cert_chain
         self.peer_certificates = [bytes(one.bytes) for one in chain.x509List] if chain else []
+        self._peer_key = chain.x509List[0].certAlg if self.peer_certificates else ""
         if not self.peer_certificates:
             if self.cert_required:
                 alert = (

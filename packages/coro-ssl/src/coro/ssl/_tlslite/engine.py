@@ -182,6 +182,7 @@ class Engine:
         description = {
             "TLSIllegalParameterException": AlertDescription.illegal_parameter,
             "TLSDecodeError": AlertDescription.decode_error,
+            "TLSDecryptionFailed": AlertDescription.decrypt_error,
             "TLSUnexpectedMessage": AlertDescription.unexpected_message,
             "TLSInsufficientSecurity": AlertDescription.insufficient_security,
             "TLSHandshakeFailure": AlertDescription.handshake_failure,
