@@ -99,6 +99,8 @@ cdef extern from *:
     static inline int coro_is_async(PyObject *code) {
         return ((PyCodeObject *)code)->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR);
     }
+    /* As isinstance() of a plain class, which would ask a stranger's __class__. */
+    static inline int coro_is_a(PyObject *o, PyObject *cls) { return PyObject_TypeCheck(o, (PyTypeObject *)cls); }
     static inline PyObject *coro_context_of(PyThreadState *ts) { return ts->context; }
     /* A thread state that CPython is about to free has a thread's data stack, which is not CPython's to free. */
     static inline void coro_forget_datastack(PyThreadState *ts) { ts->datastack_chunk = NULL; }
@@ -108,6 +110,7 @@ cdef extern from *:
     """
     PyObject *coro_function_name(PyObject *)
     bint coro_is_async(PyObject *)
+    bint coro_is_a(PyObject *, PyObject *)
     PyObject *coro_context_of(PyThreadState *)
     void coro_forget_datastack(PyThreadState *) nogil
     int pthread_atfork(void *, void *, void (*)() noexcept nogil) nogil

@@ -472,7 +472,7 @@ cdef const void *learning_key(object function) except NULL:
         f = PyFunction_GET_CODE(f)
         if unlikely(coro_is_async(f)):
             refuse_async(function)
-    elif wrapper_type is not None and isinstance(function, wrapper_type):
+    elif wrapper_type is not None and coro_is_a(f, <PyObject *>wrapper_type):
         return learning_key(function.function)
     elif unlikely(type(function) is partial):
         refuse_async_partial(function)
