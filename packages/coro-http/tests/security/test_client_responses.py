@@ -236,6 +236,22 @@ def test_a_zip_bomb_is_not_unpacked():
         assert client.statistics()[:2] == (0, 0)
 
 
+@pytest.mark.slow
+@coro_test
+def test_a_bomb_of_nothing_is_not_unpacked():
+    """A coding makes millions of empty members for the next one, which take minutes and give no byte to be counted."""
+    inner = gzip.compress(b"", mtime=0) * (1 << 18)
+    for codings in ("gzip, gzip", "gzip, gzip, deflate"):
+        body = gzip.compress(inner)
+        if codings.endswith("deflate"):
+            body = zlib.compress(body)
+        answer = response(200, [("Content-Encoding", codings)], body)
+        with raw(answer) as server, Client() as client:
+            with pytest.raises(BombError, match="between its codings"):
+                client.get(server.url)
+            assert client.statistics()[:2] == (0, 0)
+
+
 @coro_test
 def test_a_bomb_in_layers_is_not_unpacked():
     answer = response(200, [("Content-Encoding", "gzip, gzip")], bomb(2, 3))

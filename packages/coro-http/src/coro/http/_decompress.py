@@ -3,7 +3,9 @@
 A few KiB can unpack to gigabytes, so nothing is ever unpacked whole: each call gives at most as many bytes as asked
 for, and the whole may not grow beyond ``max_ratio`` times what came in, once it is larger than ``floor``. What a peer
 can have this side do is thereby bounded by what it sends. Several codings in one header are a chain; more than
-``MOST_CODINGS`` are refused, since each multiplies (CVE-2025-66418 in urllib3).
+``MOST_CODINGS`` are refused, since each multiplies (CVE-2025-66418 in urllib3). What is between two of them is
+compressed still, so it cannot have grown much: more than ``BETWEEN`` times as much is a bomb, even if nothing comes out
+at the end, as of a million empty members of gzip.
 
 gzip and deflate are zlib's, "deflate" with its header and, because some servers leave it out, without. br needs the
 module brotli or brotlicffi, zstd Python 3.14 (compression.zstd), backports.zstd or zstandard; they are imported when
@@ -24,6 +26,8 @@ __all__ = ["Decompressor", "available"]
 
 MIB = 1024 * 1024
 MOST_CODINGS = 3
+#: What is between two codings may be so many times what came in, or so many bytes.
+BETWEEN, BETWEEN_FLOOR = 20, MIB
 #: Bytes that one member of a chain takes at a time.
 STEP = 65_536
 #: RFC 9659 section 3: HTTP allows windows of 8 MiB at most for zstd.
@@ -274,7 +278,7 @@ class Decompressor:
             errors += made[1]
         self._errors = tuple(errors)
         self._ratio, self._floor, self._most = max_ratio, floor, max_output
-        self._came = self._gone = 0
+        self._came = self._gone = self._between = 0
 
     def __repr__(self) -> str:
         return f"<Decompressor of {self._name}: {self._came} bytes in, {self._gone} out>"
@@ -317,6 +321,13 @@ class Decompressor:
             data = self._chain[stage].feed(data, limit if stage == last else STEP)
             if stage == last or not data:
                 return data
+            self._between += len(data)
+            allowed = max(BETWEEN_FLOOR, BETWEEN * self._came) * last
+            if self._between > allowed:
+                raise BombError(
+                    f"the body of {self._came} bytes has more than {allowed} between its codings ({self._name})", 413,
+                    allowed,
+                )  # fmt: skip
             stage += 1
 
     def finish(self) -> None:
