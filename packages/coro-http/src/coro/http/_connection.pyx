@@ -28,7 +28,8 @@ modules.
 #
 # 1. Between two waits `deadline` belongs to `phase`; 0 means that the registry has nothing to end.
 # 2. What was received lies in `block`, which all connections share, only from the return of the system call to
-#    c_keep(); nothing in between can switch threads.
+#    c_keep(). Nothing in between can switch threads, or run code of a program, which could: so next_request(),
+#    c_read_some() and drain_body() end with it.
 # 3. After an exception of the peer, or a cut answer, no further request is read.
 # 4. `finished` is set once, and the request is counted and logged then.
 
@@ -468,6 +469,7 @@ cdef class connection:
         while True:
             kind = c.c_next()
             if kind == EV_HEAD:
+                c.c_keep()                      # (requests behind it, or the beginning of its body)
                 self.phase = P_NONE
                 self.deadline = 0
                 self.waited = self.body_got = 0
@@ -533,8 +535,6 @@ cdef class connection:
         if self.h1.body == BODY_NONE:
             self.h1.c_next()                    # EV_END
             r.body_over = True
-        else:
-            self.h1.c_keep()
         r.continued = not head.flags & HEAD_EXPECT or head.minor == 0 or r.body_over
         return r
 
@@ -654,10 +654,12 @@ cdef class connection:
                 limit -= self.h1.piece_len
                 if limit < 0:
                     self.h1.must_close = True
+                    self.h1.c_keep()
                     return 0
             elif kind == EV_NEED_DATA:
                 self.fill(P_BODY)
             else:
+                self.h1.c_keep()
                 return 0
 
     cdef int refuse(self, object error) except -1:
@@ -962,6 +964,7 @@ cdef class http_request:
                     if c.piece_len > limit:
                         self.give_back(c.piece_len - limit)
                     data = PyBytes_FromStringAndSize(c.piece, c.piece_len)
+                    c.c_keep()                  # (further chunks)
                     return data
                 if kind == EV_NEED_DATA:
                     conn.fill(P_BODY)
@@ -972,6 +975,7 @@ cdef class http_request:
         except RemoteError as e:
             self.body_over = True
             conn.h1.must_close = True
+            c.c_keep()
             if conn.expired:
                 raise RemoteError("the body came too slowly", 408) from e
             raise
