@@ -1,6 +1,7 @@
 """Checks one installation from the outside: `python check.py core` or `python check.py both`."""
 
 import importlib.util
+import socket
 import sys
 
 import coro
@@ -31,6 +32,27 @@ def both() -> None:
 
     coro.run(main)
     assert order == list("ababab"), order
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        for late in (False, True):
+            assert coro.run(answer, kind, late) == b"answer to a question"
+
+
+def answer(kind: int, late: bool) -> bytes:
+    """What `ask` gets from somebody who answers after it waits, or has answered before it asked."""
+    ours, theirs = (coro.sock(fd=end.detach()) for end in socket.socketpair(socket.AF_UNIX, kind))
+
+    def reply() -> None:
+        theirs.send(b"answer to " + theirs.recv(100) if late else b"answer to a question")
+
+    replier = coro.spawn(reply)
+    if not late:
+        replier.join()
+    try:
+        return coro.second.ask(ours, b"a question")
+    finally:
+        ours.close()
+        replier.join()
+        theirs.close()
 
 
 if __name__ == "__main__":

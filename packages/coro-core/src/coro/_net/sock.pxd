@@ -50,6 +50,9 @@ cdef class _receiver(_descriptor):
     cdef object c_accept(self)                                              # (sock, address)
     # recvmmsg(2): waits for one datagram, takes at most n; the headers must not lie on the C stack either
     cdef int c_recvmmsg(self, coro_mmsghdr *headers, unsigned int n, int flags) except -1
+    # All that has come was read, and nothing more can be there yet (a new socket has just sent its question): the next
+    # receive waits before it asks the kernel. Wrong if bytes are left: nobody tells of them a second time.
+    cdef void c_expect(self) noexcept
 
 
 cdef class sock(_receiver):

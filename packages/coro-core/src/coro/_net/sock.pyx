@@ -79,7 +79,7 @@ cdef enum:
     B_SOCKET = 2            # the descriptor is a socket
     B_TCP = 4               # a TCP stream: a short read proves that the receive buffer is empty
     B_OWNED = 8             # we made the descriptor
-    B_DRAINED = 16          # the last read was such a short one
+    B_DRAINED = 16          # the last read was such a short one, or c_expect() says that there is nothing
     B_FILE = 32             # `keep` owns the descriptor
     B_STREAM = 64
     B_FULL = 128            # the last recv() got all it asked for, and that was DIRECT bytes or more

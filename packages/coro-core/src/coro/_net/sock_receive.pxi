@@ -627,6 +627,9 @@ cdef class _receiver(_descriptor):
             data = recv_again(self, n, flags)
         return data
 
+    cdef void c_expect(self) noexcept:
+        self.bits |= B_DRAINED
+
     def recv(self, Py_ssize_t buffer_size, int flags=0):
         """Receive at most ``buffer_size`` bytes; ``b''`` at the end of the stream.
 

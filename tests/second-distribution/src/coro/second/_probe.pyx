@@ -1,9 +1,10 @@
 # cython: language_level=3, binding=False
 """Uses coro-core's C-level interface the way a protocol package does: its types, its functions, its clock."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 
-from coro.capi cimport coro, give_way, require_abi, running_thread, ticks_now, ticks_to_seconds
+from coro.capi cimport coro, give_way, require_abi, running_thread, sock, ticks_now, ticks_to_seconds
 
 # A coro-core with other structures than the one this was compiled against must not get any further.
 require_abi()
@@ -26,3 +27,10 @@ def yields(int count):
         give_way(me)
         done += 1
     return done
+
+
+def ask(sock s not None, bytes question not None):
+    """Send `question` over a socket that has received nothing yet; returns what comes, at most 4096 bytes."""
+    s.c_send(PyBytes_AS_STRING(question), PyBytes_GET_SIZE(question), 0)
+    s.c_expect()
+    return s.c_recv(4096, 0)
