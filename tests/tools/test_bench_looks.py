@@ -240,6 +240,30 @@ def test_what_does_not_hold_is_said():
     assert rows(_tables.text(run))[0][-2:] == ["**0.90**", "0.6: **not held**"]
 
 
+ECHO = _suites.Case(
+    "echo", "1 connection", "echo.py", {}, (_suites.Rival("c", 1.25), _suites.Rival("gevent", 0.55)), floor="c"
+)
+
+
+@pytest.mark.parametrize(
+    ("coro", "c", "verdict"),
+    [
+        (50.0, 40.0, "0.55: held"),
+        (60.0, 49.0, "0.55: **not held**"),
+        (55.5, 53.0, "0.55, but a tenth above C: 0.583: held"),
+        (75.0, 70.0, "0.55, but a tenth above C: 0.77: held"),
+        (80.0, 70.0, "0.55, but a tenth above C: 0.77: **not held**"),
+    ],
+)
+def test_no_bar_asks_for_less_than_a_tenth_above_the_floor(coro, c, verdict):
+    measured = record(ECHO, {"coro": [coro], "c": [c], "gevent": [100.0]})
+    against_c, against_gevent = (row[-1] for row in rows(_tables.text(run_of(measured))))
+    assert against_gevent == verdict and against_c.startswith("1.25: ")
+    printed = measured.lines()[1].text()
+    assert ("DOES NOT HOLD" in printed) == ("not held" in verdict)
+    assert (", but c " in printed) == (", but " in verdict)
+
+
 def test_our_own_figure_against_a_bar():
     run = run_of(record(OWN, {"coro": [1484.0, 1480.0, 1490.0]}))
     assert rows(_tables.text(run)) == [

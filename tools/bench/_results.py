@@ -14,6 +14,9 @@ from typing import Any
 from ._measure import Figures
 from ._suites import METRICS, Case, Rival
 
+# No bar asks for less than this times what the floor of the case needs.
+FLOOR_MARGIN = 1.1
+
 
 def figure(case: Case, figures: Figures) -> float:
     """The number of a measurement that is compared, in the unit of the case's metric."""
@@ -60,26 +63,40 @@ class Record:
         if self.case.own_bar is not None:
             found.append(Line(self.case, None, Spread.of(ours) if ours else None, self.case.own_bar))
         for rival in self.case.rivals:
-            ratios = [a / b for a, b in zip(ours, self.values(rival.peer), strict=False)]
-            found.append(Line(self.case, rival, Spread.of(ratios) if ratios else None, rival.bar))
+            theirs = self.values(rival.peer)
+            ratios = [a / b for a, b in zip(ours, theirs, strict=False)]
+            least = [a / b for a, b in zip(self.values(self.case.floor), theirs, strict=False)]
+            floor = statistics.median(least) if least and rival.peer != self.case.floor else None
+            found.append(Line(self.case, rival, Spread.of(ratios) if ratios else None, rival.bar, floor))
         return found
 
 
 @dataclass
 class Line:
-    """One verdict: a ratio to a rival, or (rival None) our own figure, against a bar."""
+    """One verdict: a ratio to a rival, or (rival None) our own figure, against a bar.
+
+    floor: the ratio to the rival that the case's floor reached in the same rounds, if it has one.
+    """
 
     case: Case
     rival: Rival | None
     spread: Spread | None
     bar: float | None
+    floor: float | None = None
+
+    @property
+    def raised(self) -> float | None:
+        """What takes the bar's place where the bar asks for less than a tenth above the floor; None elsewhere."""
+        if self.bar is None or self.floor is None or FLOOR_MARGIN * self.floor <= self.bar:
+            return None
+        return FLOOR_MARGIN * self.floor
 
     @property
     def holds(self) -> bool | None:
         """Whether the median keeps the bar; None: there is no bar. What was not measured keeps none."""
         if self.bar is None:
             return None
-        return self.spread is not None and self.spread.median <= self.bar
+        return self.spread is not None and self.spread.median <= (self.raised or self.bar)
 
     def text(self) -> str:
         """The line as printed."""
@@ -93,7 +110,10 @@ class Line:
         line = f"    {what:<24} {measured:<24}"
         if self.bar is not None:
             verdict = "unknown" if self.spread is None else "holds" if self.holds else "DOES NOT HOLD"
-            line += f"  bar {number(self.bar)}: {verdict}"
+            line += f"  bar {number(self.bar)}"
+            if self.floor is not None and self.raised is not None:
+                line += f", but {self.case.floor} {number(self.floor)}, so {number(self.raised)}"
+            line += f": {verdict}"
         return line.rstrip()
 
 
@@ -146,6 +166,7 @@ def as_json(records: list[Record], about: dict[str, Any]) -> dict[str, Any]:
                         "rival": line.rival.peer if line.rival else None,
                         "ratio" if line.rival else "value": spread(line.spread),
                         "bar": line.bar,
+                        "raised": line.raised,
                         "holds": line.holds,
                     }
                     for line in record.lines()

@@ -50,6 +50,8 @@ class Case:
     kind: "process" (the workload measures itself) or "server" (a server under load, measured from outside).
     metric: a key of METRICS.
     own_bar: limit for our own figure in the metric's unit, for what is promised without a peer.
+    floor: the rival that does no more than what the task takes. A bar that asks for less than a tenth above it cannot
+        be kept by any program, whatever the machine and its kernel make of the task: that tenth stands in its place.
     load: for a server, the client program and its numbers. c_server, c_files: the program of the peer "c", and what
         files in the folder it is given.
     folder: where the workload is, and a client program of its own. package: the distribution that is measured.
@@ -64,6 +66,7 @@ class Case:
     kind: str = "process"
     metric: str = "cpu"
     own_bar: float | None = None
+    floor: str = ""
     client: str = "echo_load"
     c_server: str = "echo_server"
     c_files: tuple[str, ...] = ()
@@ -198,6 +201,7 @@ def _echo(connections: int, requests: int = 60_000) -> Case:
             Rival("gevent", 0.55),
         ),
         kind="server",
+        floor="c",
         load={"connections": connections, "size": 64, "requests": requests},
     )
 
@@ -293,6 +297,7 @@ _CORE: tuple[Case, ...] = (
         (Rival("uvloop-protocol", 1.0), Rival("c")),
         kind="server",
         metric="wall",
+        floor="c",
         load={"connections": 10, "size": 65_536, "requests": 20_000},
     ),
     Case(
@@ -302,6 +307,7 @@ _CORE: tuple[Case, ...] = (
         {},
         (Rival("uvloop-streams", 1 / 1.5), Rival("gevent", 1 / 2), Rival("c")),
         kind="server",
+        floor="c",
         client="connect_load",
         load={"connections": 100, "size": 64, "requests": 15_000},
     ),

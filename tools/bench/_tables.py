@@ -29,7 +29,10 @@ def _verdict(line: dict[str, Any], written: Callable[[float], str]) -> str:
         return ""
     measured = line.get("ratio") or line.get("value")
     verdict = "not measured" if not measured else "held" if line["holds"] else "**not held**"
-    return f"{written(line['bar'])}: {verdict}"
+    # Runs that were written before there were floors have no such key.
+    raised = line.get("raised")
+    instead = f", but a tenth above C: {written(raised)}" if raised else ""
+    return f"{written(line['bar'])}{instead}: {verdict}"
 
 
 def _figure(case: dict[str, Any], peer: str, unit: Unit) -> str:
