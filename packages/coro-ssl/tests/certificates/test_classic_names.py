@@ -365,7 +365,13 @@ class TestContextAndConnection:
             assert a.write(b"hello") == 5 and b.read(100) == b"hello"
             with pytest.raises(openssl.WantRead):
                 b.read(1)
-            assert a.shutdown() == 0 and b.read(1) == b"" and b.shutdown() == 1
+            assert a.shutdown() == 0
+            with pytest.raises(openssl.WantRead):
+                a.shutdown()
+            with pytest.raises(openssl.Error, match="shutdown"):
+                a.write(b"more")
+            assert b.read(1) == b"" and b.shutdown() == 1
+            assert a.shutdown() == 1 and a.read(1) == b""
 
     def test_settings_of_one_connection(self, key: openssl.pkey) -> None:
         """They leave the context, and its other connections, alone."""
@@ -398,6 +404,34 @@ class TestContextAndConnection:
             with pytest.raises(openssl.Error, match="has begun"):
                 a.set_verify(openssl.SSL_VERIFY.PEER)
         assert server.cert is None and server.get_options() == client.get_options() == 0
+
+    def test_a_connection_that_has_failed(self, tmp_path: Path) -> None:
+        """Each call raises an Error, none of the standard library's."""
+        import socket
+
+        ca = testing.CA()
+        one = ca.issue("localhost")
+        server, client = openssl.ssl_ctx(), openssl.ssl_ctx()
+        server.use_cert(one.cert)
+        server.use_key(one.key)
+        client.load_verify_locations(ca.write(tmp_path))
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        with ours, theirs:
+            a, b = client.ssl(), server.ssl()
+            a.set_fd(ours.fileno())
+            b.set_fd(theirs.fileno())
+            _alternate(a.connect, b.accept)
+            ours.send(b"nonsense" * 50)
+            for call in (lambda: b.read(1), lambda: b.write(b"x"), b.shutdown):
+                with pytest.raises(openssl.Error):
+                    call()
+            with pytest.raises(openssl.Error, match="alert"):
+                a.read(1)
+            theirs.close()
+            with pytest.raises(openssl.Error):
+                a.write(b"x")
 
     def test_what_is_not_trusted_is_refused(self) -> None:
         import socket

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,43 @@ def test_starttls(protocol: str, dialogue: list[bytes]) -> None:
                 return stream.version()
 
     assert coro.run(look) == "TLSv1.3"
+
+
+@pytest.mark.parametrize("said", [None, b"", b"220 hi\r\n250-x"])
+def test_servers_that_never_come_to_tls(said: bytes | None, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program says so, whether they are silent (None) or close the connection in the middle."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    def serve() -> None:
+        conn, _ = listener.accept()
+        with conn:
+            if said is not None:
+                conn.send(said)
+                conn.shutdown(socket.SHUT_WR)
+            while conn.recv(100):  # until the client gives up
+                pass
+
+    with listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        timeout = "0.05" if said is None else str(tls_peers.LIMIT)
+        assert main(["probe", f"127.0.0.1:{port}", "--starttls", "smtp", "--timeout", timeout]) == 1
+        thread.join()
+    what = "did not begin TLS within 0.05 seconds" if said is None else "closed the connection before TLS could begin"
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"python -m coro.ssl probe: 127.0.0.1:{port}: ") and what in line
+
+
+def test_a_limit_of_another_is_not_taken_for_silence() -> None:
+    def look() -> None:
+        with coro.Server(lambda conn, address: conn.recv(1), ("127.0.0.1", 0)) as server:
+            host, port = server.addresses[0][:2]
+            with coro.timeout(0.01):
+                _probe.probe(host, port, starttls="smtp")
+
+    with pytest.raises(coro.TimeoutError):
+        coro.run(look)
 
 
 class TestDevCert:

@@ -71,16 +71,7 @@ def probe(
     for a CA file that is none."""
     name = name or host
 
-    def connect() -> Any:
-        with coro.timeout(timeout):
-            sock = coro.connect((host, port))
-            try:
-                if starttls is not None:
-                    _STARTTLS[starttls](sock)
-            except BaseException:
-                sock.close()
-                raise
-            return sock
+    connect = partial(_connected, host, port, starttls, timeout)
 
     tell("certificate")
     found: dict[str, Any] = {"host": host, "port": port, "name": name}
@@ -119,6 +110,28 @@ def probe(
 
 
 # -- questions
+
+
+def _connected(host: str, port: int, starttls: str | None, timeout: float) -> Any:
+    """A connection on which TLS can begin. OSError or coro.NameError when there is none."""
+    limit = coro.timeout(timeout)
+    try:
+        with limit:
+            sock = coro.connect((host, port))
+            try:
+                if starttls is not None:
+                    _STARTTLS[starttls](sock)
+            except BaseException:
+                sock.close()
+                raise
+            return sock
+    except coro.TimeoutError:
+        if not limit.expired:
+            raise
+        what = f"the {starttls} server did not begin TLS" if starttls else "the server took no connection"
+        raise TimeoutError(f"{what} within {timeout:g} seconds") from None
+    except EOFError as e:
+        raise ConnectionError(f"the server closed the connection before TLS could begin, as {starttls} does it") from e
 
 
 def _context(**options: Any) -> ssl.SSLContext:
@@ -160,7 +173,7 @@ def _trusted(connect: Connect, name: str, ca: str | None, timeout: float) -> tup
         _wrap(connect, context, name, timeout).close()
     except coro.tls.CertificateError as e:
         return False, e.verify_message
-    except (OSError, coro.TimeoutError) as e:
+    except OSError as e:
         return False, str(e)
     return True, None
 
@@ -173,7 +186,7 @@ def _speaks(connect: Connect, name: str, timeout: float, **options: Any) -> str 
             context.set_ciphers(options["ciphers"])
         with _wrap(connect, context, name, timeout) as stream:
             return str(stream.cipher()[0])
-    except (OSError, coro.TimeoutError):
+    except OSError:
         return None
 
 
@@ -213,7 +226,7 @@ def _resumes(connect: Connect, name: str, timeout: float) -> bool:
             with _wrap(connect, context, name, timeout, session) as stream:
                 if stream.session_reused:
                     return True
-        except (OSError, coro.TimeoutError):
+        except OSError:
             continue
     return False
 
@@ -222,7 +235,7 @@ def _speaks_old(connect: Connect, name: str, minor: int, timeout: float) -> bool
     """Whether the server answers a hello of this version with a hello of the same."""
     try:
         sock = connect()
-    except (OSError, coro.TimeoutError):
+    except OSError:
         return False
     with sock:
         try:

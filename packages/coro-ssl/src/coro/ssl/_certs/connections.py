@@ -6,6 +6,7 @@ repeated when the descriptor is ready; whoever wants that done for him takes `co
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl as _ssl
 import warnings
@@ -185,6 +186,7 @@ class ssl:
         self._server_side: bool | None = None
         self._engine: OpenSSL | None = None
         self._unsent = b""
+        self._ended = False  # our close_notify is made
         self._verified: tuple[int, str] = (0, "ok")
 
     def _own(self) -> ssl_ctx:
@@ -277,15 +279,20 @@ class ssl:
                 self._flush()
                 self._fill()
                 continue
-            except _ssl.SSLCertVerificationError as e:
-                self._verified = (e.verify_code, e.verify_message)
-                self._flush_quietly()
-                raise Error(e.errno or 0, str(e.verify_message)) from e
             except _ssl.SSLError as e:
-                self._flush_quietly()
-                raise Error(e.errno or 0, str(e.args[-1])) from e
+                raise self._failed(e) from e
             self._flush()
             return result
+
+    def _failed(self, e: _ssl.SSLError) -> Error:
+        """What to raise for an error of OpenSSL's; the peer is told, if that is possible at once."""
+        text = str(e.args[-1])
+        if isinstance(e, _ssl.SSLCertVerificationError):
+            text = str(e.verify_message)
+            self._verified = (e.verify_code, text)
+        with contextlib.suppress(Error):
+            self._flush()
+        return Error(e.errno or 0, text)
 
     def _fill(self) -> None:
         assert self._engine is not None
@@ -313,12 +320,6 @@ class ssl:
                 raise Error(e.errno or 0, f"cannot write to the descriptor: {e.strerror}") from e
             self._unsent = self._unsent[sent:]
 
-    def _flush_quietly(self) -> None:
-        try:
-            self._flush()
-        except Error:
-            return  # the peer does not get the alert
-
     def read(self, n: int) -> bytes:
         """At most ``n`` bytes; ``b""`` behind the peer's close_notify. Raises WantRead, WantWrite; Error for a stream
         that ends without it."""
@@ -332,25 +333,35 @@ class ssl:
 
     def write(self, data: bytes) -> int:
         """Send all of ``data``; returns its length. After WantWrite the bytes are kept, and the next call, of any
-        kind, sends them first: do not write them again."""
+        kind, sends them first: do not write them again. Raises Error when the connection is of no more use, or this
+        side has ended it with ``shutdown``."""
         engine = self._open()
         self._flush()
-        n = int(engine.tls.write(data))
+        try:
+            n = int(engine.tls.write(data))
+        except _ssl.SSLError as e:
+            raise self._failed(e) from e
         self._flush()
         return n
 
     def shutdown(self) -> int:
-        """Send close_notify; 1 if the peer's has come, too, else 0: call it again to wait for it."""
+        """Send close_notify; 1 if the peer's has come, too, else 0: call it again to wait for it, which raises WantRead
+        until it is there. Raises Error when the peer sends data instead, or ends without it."""
         engine = self._open()
+        if self._ended:
+            self._do(engine.tls.shutdown)
+            return 1
+        self._flush()
         try:
             engine.tls.shutdown()
+            found = 1
         except _ssl.SSLWantReadError:
-            self._flush()
-            return 0
+            found = 0
         except _ssl.SSLError as e:
-            raise Error(e.errno or 0, str(e.args[-1])) from e
+            raise self._failed(e) from e
+        self._ended = True
         self._flush()
-        return 1
+        return found
 
     def get_cipher(self) -> str | None:
         """The name of the cipher in use, None before the handshake."""
