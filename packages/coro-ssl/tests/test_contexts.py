@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from ssl_support import both_fail, in_loop, wrapped
+from ssl_support import both_fail, in_jumping_loop, in_loop, wrapped
 
 import coro
 from coro.ssl import CertificateError, HandshakeError, TLSError, UnsupportedError, new_ctx, testing
@@ -406,6 +406,24 @@ def test_a_silent_client(made, authority, issued):
     assert server.statistics().timeouts == 1 and server.statistics().failed == 0
     with pytest.raises(ValueError, match="a server needs a certificate"):
         made().wrap(coro.socketpair()[0], server_side=True)
+
+
+@pytest.mark.parametrize("own, servers, counted", [(2, 5, 1), (5, 2, 0)])
+@in_jumping_loop
+def test_the_shorter_limit_wins(made, issued, own, servers, counted):
+    """That of the context, or that of the server around ``wrap``."""
+    context = made(issued.pem, handshake_timeout=own)
+
+    def handler(conn, address):
+        raise AssertionError("there was no handshake")
+
+    with coro.Server(handler, ("127.0.0.1", 0), wrap=context.accept, wrap_timeout=servers) as server:
+        begin = coro.now
+        with coro.connect(server.addresses[0]) as silent:
+            assert silent.recv(1) == b""
+            assert 2 <= (coro.now - begin) / coro.ticks_per_sec < 4
+        assert server.statistics().wrap_failures == 1
+    assert context.statistics()[:4] == (0, 0, 0, counted)
 
 
 @in_loop
