@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """The usual case of receiving and sending over TLS: the part of TLSStream that each request passes through.
 
 Compiled for two reasons. A frame of the interpreter between a handler and its sock is one too many for the small piece
@@ -116,7 +116,7 @@ cdef class Records:
             if self._direct:
                 self._rest = out
                 try:
-                    (<sock>self._sock).c_send(PyBytes_AS_STRING(out), PyBytes_GET_SIZE(out), 0)
+                    (<sock?>self._sock).c_send(PyBytes_AS_STRING(out), PyBytes_GET_SIZE(out), 0)
                 except BaseException as e:
                     self._rest = out[getattr(e, "bytes_sent", 0):]
                     raise
@@ -166,11 +166,11 @@ cdef bint pull(Records self) except -1:
     cdef Py_ssize_t n
     cdef bytes data
     if self._direct and asked > BLOCK_FIRST:
-        n = (<sock>self._sock).c_recv_into(shared, asked, 0)
+        n = (<sock?>self._sock).c_recv_into(shared, min(asked, BLOCK_MOST), 0)
         if n:
             self._incoming.write(PyMemoryView_FromMemory(shared, n, PyBUF_READ))
     else:
-        data = (<sock>self._sock).c_recv(asked, 0) if self._direct else self._sock.recv(asked)
+        data = (<sock?>self._sock).c_recv(asked, 0) if self._direct else self._sock.recv(asked)
         n = PyBytes_GET_SIZE(data)
         if n:
             self._incoming.write(data)
