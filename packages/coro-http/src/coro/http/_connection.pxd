@@ -128,7 +128,7 @@ cdef class http_request:
         self, const char *kind, Py_ssize_t kind_len, object owner, const char *p, Py_ssize_t n
     ) except -1
     cdef bint respond_whole(self, int status, list headers, int kinds, bytes data) except -1
-    cdef bint is_usual(self) noexcept
+    cdef bint is_usual(self) except -1
     cdef bint respond_prepared(self, bytes lines, int fd, int64_t count) except -1
     cdef int send_file(self, bytes head, int fd, int64_t offset, int64_t count) except -1
     cdef int drop(self, Py_ssize_t n) except -1

@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """A server's connection: reads requests one after the other, has each answered, and looks after time.
 
 One thread per connection does all of it: it waits for a head, calls the handler, and goes on when the answer is
@@ -182,7 +182,7 @@ cdef class Registry:
     def __init__(self, handler, answer, failed, connect, *, log=None, dict routes=None, dict limits=None,
                  double head_timeout=30.0, double idle_timeout=75.0, double write_timeout=30.0,
                  double body_grace=10.0, double body_rate=1024.0, double linger_timeout=2.0, drain_limit=262144,
-                 max_body=16777216, bytes server_line=b"", log_limit=None):
+                 max_body=16777216, bytes server_line not None=b"", log_limit=None):
         self.handler = handler
         self.answer = answer
         self.failed = failed
@@ -337,6 +337,8 @@ cdef class connection:
     """
 
     def __init__(self, server, conn, addr, Registry registry not None, raw=None):
+        if self.h1 is not None:
+            raise RuntimeError("a connection cannot be initialised twice: make a new one")
         self.server = server
         self.conn = conn
         self.raw = conn if raw is None else raw
@@ -485,6 +487,10 @@ cdef class connection:
         self.c_run()
 
     cdef int c_run(self) except -1:
+        if self.h1 is None:
+            raise TypeError("this connection was not initialised: have __init__ of its class call super().__init__()")
+        if self.entered:
+            raise RuntimeError("this connection is being served: run() is called once")
         self.registry.enter(self)
         return self.end_run((<working><void *>serve_requests)(self))
 
@@ -1277,7 +1283,7 @@ cdef class http_request:
         cdef const char *p = PyUnicode_AsUTF8AndSize(value, &n)
         self.respond_plain(b"text/plain; charset=utf-8", 25, value, p, n)
 
-    cdef bint is_usual(self) noexcept:
+    cdef bint is_usual(self) except -1:
         """Whether an answer with a body is still to be sent, and the connection goes on behind it."""
         cdef Connection c = self.h1
         return (not self.started and not self.connection.registry.draining and c.writing == 1 and not c.must_close

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, nonecheck=True
 """What WSGI and ASGI want to know of a request, made straight from its bytes.
 
 A name such as `accept-encoding` is turned into `HTTP_ACCEPT_ENCODING`, or into lower case, once, and then looked up.

@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """Answers with whole files that were asked for before: `static.Files` remembers what it has sent.
 
 An answer that is remembered is a path on the disk, what fstat(2) said of the file there, and the lines of a head. Asked
@@ -146,17 +146,18 @@ cdef class Remembered:
         """This request is answered with the file at ``path``, whose status is ``info``, and these fields."""
         cdef _File file = _File.__new__(_File)
         cdef h1_out *o
-        if info.st_size == 0 or not self.is_plain(request):
+        cdef int64_t size = info.st_size
+        if size == 0 or not self.is_plain(request):
             return
         file.path = path
         file.state.dev = info.st_dev
         file.state.ino = info.st_ino
-        file.state.size = info.st_size
+        file.state.size = size
         file.state.mtime_ns = info.st_mtime_ns
         o = output()
         for name, value in fields:
             put_field(o, name, value)
-        put_field(o, "content-length", info.st_size)
+        put_field(o, "content-length", size)
         file.lines = taken(o)
         if len(self.files) >= MOST:
             self.files.clear()

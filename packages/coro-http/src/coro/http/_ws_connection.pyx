@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, nonecheck=True
 """An open WebSocket: the codec of coro.http.ws over a stream, for threads that block.
 
 Receiving. There is no thread that reads: whoever calls ``receive`` reads, and others that want messages meanwhile wait
@@ -163,6 +163,8 @@ cdef class WebSocket:
         close_timeout=5.0,
         early=b"",
     ):
+        if self.codec is not None:
+            raise RuntimeError("a WebSocket cannot be initialised twice: make a new one")
         self.stream = stream
         self.codec = codec
         self.recv_call = stream.recv
@@ -739,7 +741,7 @@ cdef class WebSocket:
                     self.fail(1011, "no answer to a ping", TimeoutError("the peer did not answer a ping in time"))
                 return
         finally:
-            if self.ended is None:
+            if self.ended is None and self.alarm is not None:
                 timer_add(self.alarm, deadline_after(self.tick))
 
     cdef bint alive(self) except -1:

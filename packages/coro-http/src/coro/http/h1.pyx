@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """HTTP/1.1 without a network: bytes in, events out; messages in, bytes out. Both roles, RFC 9112 and RFC 9110, strict.
 
     c = h1.Connection(h1.SERVER)
@@ -166,7 +166,8 @@ cdef h1_out _out
 
 
 cdef h1_out *output() noexcept:
-    """The one buffer that heads are built in. Take what is in it before anything can switch."""
+    """The one buffer that heads are built in. Take what is in it before anything can switch, or run code of a program:
+    `text` and `pair_of` see to it where that cannot be known."""
     _out.n = 0
     return &_out
 
@@ -202,6 +203,40 @@ cdef bytes status_line(int status):
     return <bytes>line
 
 
+cdef bytes unusual(object value, str what):
+    """The bytes of what is not bytes, int, or a str of ASCII. This may run code of a program, as a subclass of str has
+    it, which may make a head of its own meanwhile; so what is in the buffer is put back after it."""
+    cdef bytes before = PyBytes_FromStringAndSize(_out.p, _out.n)
+    cdef object made
+    try:
+        if isinstance(value, str):
+            made = value.encode("latin-1")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            made = b"%d" % value
+        elif isinstance(value, (bytearray, memoryview)):
+            made = bytes(value)
+        else:
+            raise LocalError(f"expected {what} as str or bytes, not {type(value).__name__}: {value!r}")
+        if type(made) is not bytes:
+            raise LocalError(f"expected {what} as str or bytes, not {type(value).__name__}, which is no str after all")
+    except UnicodeEncodeError:
+        raise LocalError(f"{what} can have characters of ISO 8859-1 only; encode it otherwise: {value!r}") from None
+    _out.n = 0
+    put(&_out, PyBytes_AS_STRING(before), PyBytes_GET_SIZE(before))
+    return made
+
+
+cdef tuple pair_of(object pair):
+    """A pair from what is no tuple of two, with the same care."""
+    cdef bytes before = PyBytes_FromStringAndSize(_out.p, _out.n)
+    cdef tuple made = tuple(pair)
+    if len(made) != 2:
+        raise LocalError(f"expected headers as pairs of name and value, not {made!r}")
+    _out.n = 0
+    put(&_out, PyBytes_AS_STRING(before), PyBytes_GET_SIZE(before))
+    return made
+
+
 cdef object text(object value, const char **p, Py_ssize_t *n, str what):
     """The bytes of a str (ISO 8859-1), bytes-like object or int; returns the object that owns them."""
     cdef bytes made
@@ -210,17 +245,10 @@ cdef object text(object value, const char **p, Py_ssize_t *n, str what):
         return value
     if type(value) is bytes:
         made = <bytes>value
-    elif isinstance(value, str):
-        try:
-            made = value.encode("latin-1")
-        except UnicodeEncodeError:
-            raise LocalError(f"{what} can have characters of ISO 8859-1 only; encode it otherwise: {value!r}") from None
-    elif isinstance(value, int) and not isinstance(value, bool):
+    elif type(value) is int:
         made = b"%d" % value
-    elif isinstance(value, (bytearray, memoryview)):
-        made = bytes(value)
     else:
-        raise LocalError(f"expected {what} as str or bytes, not {type(value).__name__}: {value!r}")
+        made = unusual(value, what)
     p[0] = PyBytes_AS_STRING(made)
     n[0] = PyBytes_GET_SIZE(made)
     return made
@@ -414,7 +442,7 @@ cdef class Data:
 
     cdef readonly bytes data
 
-    def __init__(self, bytes data):
+    def __init__(self, bytes data not None):
         self.data = data
 
     def __repr__(self):
@@ -955,9 +983,7 @@ max_chunk_line=4096)\n--\n\n\
         found.flags = flags[0]
         for pair in <list>headers:
             if type(pair) is not tuple or len(<tuple>pair) != 2:
-                pair = tuple(pair)
-                if len(pair) != 2:
-                    raise LocalError(f"expected headers as pairs of name and value, not {pair!r}")
+                pair = pair_of(pair)
             name = text((<tuple>pair)[0], &p, &n, "a header name")
             value = text((<tuple>pair)[1], &v, &m, "a header value")
             check_field(name, p, n, value, v, m)
@@ -1024,6 +1050,8 @@ max_chunk_line=4096)\n--\n\n\
             put(o, p, n)
             put(o, b"\r\n", 2)
         self.put_fields(o, headers, &flags, &length)
+        if self.writing >= W_BODY:
+            raise LocalError("the response to this request was begun while its headers were read; begin one of them")
         if status < 200:
             if flags & (H1_HAS_LENGTH | H1_CHUNKED):
                 raise LocalError("a response 1xx has no body, and so neither content-length nor transfer-encoding")
@@ -1128,6 +1156,8 @@ max_chunk_line=4096)\n--\n\n\
         put(o, t, m)
         put(o, b" HTTP/1.1\r\n", 11)
         self.put_fields(o, headers, &flags, &length)
+        if self.writing != W_READY:
+            raise LocalError("another request was begun while the headers of this one were read; end that one first")
         if not flags & H1_HAS_HOST:
             raise LocalError("a request of HTTP/1.1 must have the header host")
         if flags & H1_HAS_LENGTH:
@@ -1212,12 +1242,15 @@ max_chunk_line=4096)\n--\n\n\
         if trailers and self.out_body != BODY_CHUNKED:
             raise LocalError("only a chunked message has trailers: leave content-length out")
         if self.out_body == BODY_CHUNKED:
+            for pair in trailers:
+                name = pair[0]
+                if (name if type(name) is bytes else str(name).encode("latin-1", "replace")).lower() in NO_TRAILERS:
+                    raise LocalError(f"{name!r} has to be in the head: nobody takes it from a trailer")
+            if self.writing != W_BODY:
+                raise LocalError("the message was ended while its trailers were read; end it once")
+            o = output()                        # (what has run meanwhile may have used it)
             put(o, b"0\r\n", 3)
             if trailers:
-                for pair in trailers:
-                    name = pair[0]
-                    if (name if type(name) is bytes else str(name).encode("latin-1", "replace")).lower() in NO_TRAILERS:
-                        raise LocalError(f"{name!r} has to be in the head: nobody takes it from a trailer")
                 self.put_fields(o, trailers, &flags, &length)
                 if flags & ~<uint32_t>(OUT_DATE | OUT_SERVER):
                     raise LocalError("a trailer must not have fields that delimit the message or control the "

@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """The fields of a message: `header_set`, a multi-map whose names are case-insensitive.
 
 A set that belongs to a received message is a view of the bytes that came: `get`, `in` and `test` search them in place,

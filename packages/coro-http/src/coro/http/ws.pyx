@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, nonecheck=True
 """The WebSocket wire format (RFC 6455) with permessage-deflate (RFC 7692), without I/O: bytes in, events out.
 
     codec = Codec("server")
@@ -207,6 +207,8 @@ cdef class Codec:
         deflate=None,
         assemble=True,
     ):
+        if self.max_fragments:
+            raise RuntimeError("a Codec cannot be initialised twice: make a new one")
         if role not in ("client", "server"):
             raise LocalError(f"expected the role 'client' or 'server', not {role!r}")
         if deflate is not None and not assemble:
@@ -215,7 +217,7 @@ cdef class Codec:
         self.max_frame = _limit(max_frame, "max_frame")
         self.max_message = _limit(max_message, "max_message")
         self.max_inflated = _limit(max_inflated, "max_inflated")
-        self.max_fragments = _limit(max_fragments, "max_fragments")
+        most_fragments = _limit(max_fragments, "max_fragments")
         self.assemble = assemble
         self.deflate = deflate
         self.threshold = 0
@@ -231,6 +233,7 @@ cdef class Codec:
                 self.out_fresh = deflate.server_no_context_takeover
             if self.out_bits < 9:
                 raise LocalError("zlib cannot compress with a window of 8 bits: decline this offer")
+        self.max_fragments = most_fragments
 
     def __dealloc__(self):
         PyMem_Free(self.message_data)
@@ -748,7 +751,7 @@ cdef class Codec:
             first |= 0x40
         return self._fragments(payload, first, size)
 
-    def _fragments(self, bytes payload, int first, Py_ssize_t size):
+    def _fragments(self, bytes payload not None, int first, Py_ssize_t size):
         cdef Py_ssize_t at = 0, total = PyBytes_GET_SIZE(payload)
         cdef const char *p = PyBytes_AS_STRING(payload)
         while True:

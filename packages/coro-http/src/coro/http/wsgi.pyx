@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, nonecheck=True
 """WSGI (PEP 3333): `WSGIHandler(app)` is a handler for `coro.http.server` that calls a WSGI application.
 
     coro.http.serve(WSGIHandler(app), ("127.0.0.1", 8000))

@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """The short way of a client: a request whose head was made before, over an idle connection, and a response that comes
 in one piece.
 
@@ -131,7 +131,7 @@ cdef class Plan:
     cdef readonly Py_ssize_t most
     cdef object first               # the shorter of the two limits
 
-    def __init__(self, key, bytes head, request, version, read, total, Py_ssize_t most):
+    def __init__(self, key, bytes head not None, request, version, read, total, Py_ssize_t most):
         self.key = key
         self.head = head
         self.request = request
@@ -150,7 +150,7 @@ cdef class Plan:
 cdef double _second = 1.0 / ticks.ticks_per_sec
 
 
-def quick(PoolState pool, Plan plan, bytes head, cls):
+def quick(PoolState pool not None, Plan plan not None, bytes head not None, cls):
     """A Response whose body is there; None if the general way has to be taken from its beginning; or (link, head of the
     response or None, pieces of its body) if it has to go on from there. head: what to send, ``plan.head`` but for
     cookies. cls: the class of the response."""
