@@ -59,7 +59,9 @@ def test_vector_of_several_types() -> None:
         ber.BOOLEAN(False),
     )
     assert len(data) == 48
-    assert data[:4] == H("302e3114")
+    assert data == H(
+        "302e 3114 020122 020113 040c66697368696e67206c696e65 06055304050658 0409737061676865747469 0101ff 010100"
+    )
     value = [[34, 19, b"fishing line"], ("oid", [2, 3, 4, 5, 6, 88]), b"spaghetti", True, False]
     assert ber.decode(data) == (value, 48)
     assert ber.decode(b"xx" + data + b"yy", 2) == (value, 50)

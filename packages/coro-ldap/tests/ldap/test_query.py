@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import string
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_programs.running import HOST, LIMIT, find_program
 
-from coro.asn1 import ber
+from coro.asn1 import IncrementalDecoder, Node, ber
 from coro.ldap import LocalError, QuerySyntaxError, escape_filter_value, filters, format_filter, query
 from coro.ldap.filters import (
     And,
@@ -27,30 +33,39 @@ from coro.ldap.filters import (
 
 
 @pytest.mark.parametrize(
-    ("text", "size"),
+    ("text", "encoded"),
     [
-        ("(xxx=yyy)", 12),
-        ("(|(xx=y)(zz=*))", 15),
-        ("(|(a=b)(c=d)(e=f)(g=h)(i=j)(k=l))", 50),
-        ("(|(!(a=*))(&(b=c)(d=e))(x<=y))", 33),
-        ("(zz~=yy)", 10),
-        ("(a=ins*tiga*tor)", 23),
-        ("(a=*y)", 10),
-        ("(a=y*)", 10),
-        ("(a=*y*)", 10),
-        ("(a=*x*y)", 13),
-        ("(a=*x*y*)", 13),
-        ("(a=*x*y*z)", 16),
-        ("(a=some\\AAthing)", 17),
-        ("(a=xy\\Aaz)", 11),
-        ("(a=x*y\\2az)", 15),
-        ("(!" * 10 + "(x=y)" + ")" * 10, 28),
+        ("(xxx=yyy)", "a30a 0403787878 0403797979"),
+        ("(|(xx=y)(zz=*))", "a10d a307 04027878 040179 87027a7a"),
+        (
+            "(|(a=b)(c=d)(e=f)(g=h)(i=j)(k=l))",
+            "a130 a306040161040162 a306040163040164 a306040165040166 a306040167040168 a30604016904016aa30604016b04016c",
+        ),
+        (
+            "(|(!(a=*))(&(b=c)(d=e))(x<=y))",
+            "a11f a203870161 a010a306040162040163a306040164040165 a606040178040179",
+        ),
+        ("(zz~=yy)", "a808 04027a7a 04027979"),
+        ("(a=ins*tiga*tor)", "a415 040161 3010 8003696e73 810474696761 8203746f72"),
+        ("(a=*y)", "a408 040161 3003 820179"),
+        ("(a=y*)", "a408 040161 3003 800179"),
+        ("(a=*y*)", "a408 040161 3003 810179"),
+        ("(a=*x*y)", "a40b 040161 3006 810178 820179"),
+        ("(a=*x*y*)", "a40b 040161 3006 810178 810179"),
+        ("(a=*x*y*z)", "a40e 040161 3009 810178 810179 82017a"),
+        ("(a=some\\AAthing)", "a30f 040161 040a736f6d65aa7468696e67"),
+        ("(a=xy\\Aaz)", "a309 040161 04047879aa7a"),
+        ("(a=x*y\\2az)", "a40d 040161 3008 800178 8203792a7a"),
+        (
+            "(!" * 10 + "(x=y)" + ")" * 10,
+            "a21a a218 a216 a214 a212 a210 a20e a20c a20a a208 a306040178040179",
+        ),
     ],
 )
-def test_vectors(text: str, size: int) -> None:
+def test_vectors(text: str, encoded: str) -> None:
     data = query.parse_query(text)
-    assert len(data) == size
-    assert ber.decode(data)[1] == size
+    assert data == bytes.fromhex(encoded)
+    assert ber.decode(data)[1] == len(data)
     assert query.parse_query(text.encode()) == data
     assert query.parse(str(query.parse(text))) == query.parse(text)
     assert str(query.parse(text)).lower() == text.lower()
@@ -290,20 +305,14 @@ def test_what_cannot_be_a_filter() -> None:
         query.parse(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
-def test_the_same_as_ldap3() -> None:
-    """Generated filters have the encodings that ldap3 gives them."""
+#: How many filters are compared with what others make of their text; a soak sets it.
+COMPARED = int(os.environ.get("CORO_LDAP_FILTERS", "300"))
+#: What values consist of: all that can be typed, and what has to be escaped or has several bytes.
+CHARACTERS = string.printable[:95] + "é中"
 
-    pytest.importorskip("ldap3", reason="pip install ldap3 to compare encodings")
-    from ldap3.operation.search import compile_filter, parse_filter
-    from pyasn1.codec.ber import encoder
 
-    choice = random.Random(4)
-
-    def value() -> str:
-        raw = "".join(choice.choice(string.printable[:95] + "é中") for _ in range(choice.randrange(1, 9)))
-        # ldap3 strips blanks and changes the case of nothing else.
-        return raw.strip() or "x"
+def generated(choice: random.Random, value: Callable[[], str]) -> filters.Filter:
+    """A filter with all kinds of items, up to four levels deep."""
 
     def leaf() -> filters.Filter:
         name = choice.choice(["cn", "sn", "description", "1.2.3"])
@@ -322,8 +331,84 @@ def test_the_same_as_ldap3() -> None:
             return (And, Or)[kind](*[tree(depth + 1) for _ in range(choice.randrange(1, 4))])
         return Not(tree(depth + 1)) if kind == 2 else leaf()
 
-    for _ in range(int(os.environ.get("CORO_LDAP_FILTERS", "300"))):
-        one = tree(0)
+    return tree(0)
+
+
+@pytest.mark.slow
+def test_the_same_as_ldap3() -> None:
+    """Generated filters have the encodings that ldap3 gives them."""
+
+    pytest.importorskip("ldap3", reason="pip install ldap3 to compare encodings")
+    from ldap3.operation.search import compile_filter, parse_filter
+    from pyasn1.codec.ber import encoder
+
+    choice = random.Random(4)
+
+    def value() -> str:
+        raw = "".join(choice.choice(CHARACTERS) for _ in range(choice.randrange(1, 9)))
+        # ldap3 strips blanks and changes the case of nothing else.
+        return raw.strip() or "x"
+
+    for _ in range(COMPARED):
+        one = generated(choice, value)
         theirs = compile_filter(parse_filter(str(one), None, False, False, None, False).elements[0])
         # True is ff in LDAP (RFC 4511, 5.1); pyasn1's BER encoder writes 01.
         assert encoder.encode(theirs).replace(b"\x84\x01\x01", b"\x84\x01\xff") == one.encode(), str(one)
+
+
+class Listening(threading.Thread):
+    """A server that keeps the filters of all searches as they came, and finds nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.listener = socket.create_server((HOST, 0))
+        self.listener.settimeout(LIMIT)
+        self.url = f"ldap://{HOST}:{self.listener.getsockname()[1]}"
+        self.filters: list[bytes] = []
+
+    def run(self) -> None:
+        with self.listener, self.listener.accept()[0] as sock:
+            sock.settimeout(LIMIT)
+            stream = IncrementalDecoder()
+            while data := sock.recv(1 << 16):
+                stream.feed(data)
+                while isinstance(element := stream.next_element(), bytes):
+                    number, request = Node.parse(element).children[:2]
+                    if request.tag == 3:
+                        self.filters.append(request.children[6].encode())
+                    if request.tag in (0, 3):  # a login, a search
+                        success = ber.ENUMERATED(0) + ber.OCTET_STRING(b"") * 2
+                        answer = ber.APPLICATION(5 if request.tag else 1, True, success)
+                        sock.sendall(ber.SEQUENCE(number.encode(), answer))
+
+
+@pytest.mark.slow
+def test_the_same_as_ldapsearch(tmp_path: Path) -> None:
+    """Generated filters have the encodings that OpenLDAP's ldapsearch sends for their text."""
+    program = find_program("ldapsearch", "ldap-utils")
+    choice = random.Random(5)
+
+    def value() -> str:
+        return "".join(choice.choice(CHARACTERS + "\0\x01\x7f\n") for _ in range(choice.randrange(1, 9)))
+
+    ours = [And(), Or(), Equal("cn", ""), Equal("cn", bytes(range(256))), Extensible(None, "x", "1.2.3", True)]
+    ours += [Substrings("cn", any=["a"]), Substrings("cn", final="a"), Substrings("cn", "a"), Present("cn;lang-de")]
+    while len(ours) < COMPARED:
+        one = generated(choice, value)
+        # It reads lines of that length.
+        if len(str(one).encode()) < 4000:
+            ours.append(one)
+    # A line for each, which it puts into "(%s)"; only values have line feeds in them.
+    text = "".join(str(one)[1:-1].replace("\n", "\\0a") + "\n" for one in ours)
+    (tmp_path / "filters").write_text(text, encoding="utf-8", newline="")
+    server = Listening()
+    server.start()
+    done = subprocess.run(
+        [program, "-x", "-c", "-LLL", "-H", server.url, "-b", "dc=x", "-f", str(tmp_path / "filters"), "(%s)", "1.1"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=10 * LIMIT,
+    )  # fmt: skip
+    server.join(LIMIT)
+    assert done.returncode == 0, done.stderr
+    assert len(server.filters) == len(ours)
+    for one, theirs in zip(ours, server.filters, strict=True):
+        assert theirs == one.encode(), str(one)
