@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, nonecheck=True, binding=False, boundscheck=False, wraparound=False, initializedcheck=False
 """The short way of a server: answers that were given before are sent again, from their bytes.
 
 An answer is kept without its OPT record under its question. A query that asks for it gets a copy with its own id, its
@@ -77,7 +77,7 @@ cdef class Answers:
         self.young = {}
         self.old = {}
 
-    def put(self, bytes name, int rtype, bint dnssec, bytes message, object seconds):
+    def put(self, bytes name not None, int rtype, bint dnssec, bytes message not None, object seconds):
         """Keep a message, which has no OPT record, as the answer to a question for `seconds`; None: as one of a zone,
         until all are forgotten. `name` is in wire form and lower case."""
         cdef Prepared entry = Prepared.__new__(Prepared)

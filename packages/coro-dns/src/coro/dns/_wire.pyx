@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, nonecheck=True, binding=False, boundscheck=False, wraparound=False, initializedcheck=False
 """Whole DNS messages as a resolver and a server see them (RFC 1035, section 4): names and data stay in wire form.
 
 A name is bytes: labels with their length bytes, the root's zero byte at the end, letters in lower case. So names are
@@ -247,7 +247,7 @@ def parse(bytes data not None, bint head_only=False):
 
 cpdef bytes lower(bytes name):
     """The name in lower case (label lengths are below 64, so they are no letters)."""
-    cdef Py_ssize_t i, n = PyBytes_GET_SIZE(name)
+    cdef Py_ssize_t i, n = len(name)
     cdef bytes out = PyBytes_FromStringAndSize(NULL, n)
     cdef uint8_t *q = <uint8_t *>PyBytes_AS_STRING(out)
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(name)
@@ -258,7 +258,7 @@ cpdef bytes lower(bytes name):
 
 cpdef bint below(bytes name, bytes zone):
     """Is `name` equal to `zone`, or below it?"""
-    cdef Py_ssize_t n = PyBytes_GET_SIZE(name), z = PyBytes_GET_SIZE(zone), at = 0
+    cdef Py_ssize_t n = len(name), z = len(zone), at = 0
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(name)
     if z > n or memcmp(p + n - z, PyBytes_AS_STRING(zone), z) != 0:
         return False
@@ -269,17 +269,18 @@ cpdef bint below(bytes name, bytes zone):
 
 cpdef bytes parent(bytes name):
     """The name without its first label; the root's is the root."""
-    if PyBytes_GET_SIZE(name) <= 1:
+    if len(name) <= 1:
         return b"\0"
     return name[<uint8_t>PyBytes_AS_STRING(name)[0] + 1:]
 
 
 cpdef int labels(bytes name):
     """How many labels a name has: 0 for the root."""
+    cdef Py_ssize_t at = 0, size = len(name)
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(name)
     cdef int n = 0
-    while p[0]:
-        p += p[0] + 1
+    while at < size and p[at]:
+        at += p[at] + 1
         n += 1
     return n
 

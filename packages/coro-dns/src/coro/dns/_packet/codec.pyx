@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, nonecheck=True, binding=False, boundscheck=False, wraparound=False, initializedcheck=False
 """Messages to Python values and back, both from the front to the end (RFC 1035, section 4). See `coro.dns.packet`.
 
 The idea: names go from the wire to text in one pass over a buffer on the stack, and a name that a pointer leads to is

@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, nonecheck=True, binding=False, boundscheck=False, wraparound=False, initializedcheck=False
 """One question to one server over UDP, what its answer says, and the cache of answers: the short way of the stub
 resolver, compiled.
 
@@ -108,7 +108,7 @@ cdef class Server:
     cdef public long sent, replies, forged, failures
     cdef public double seconds          # smoothed time of a reply
 
-    def __cinit__(self, tuple address):
+    def __cinit__(self, tuple address not None):
         self.address = address
         self.family = INET6 if ":" in address[0] else INET
         self.cookie = _urandom(8)
@@ -171,7 +171,7 @@ cpdef bytes query(bytes name, int rtype, Server server, int size, bint dnssec, b
     """A query: `name` in lower case. `size` of the largest reply over UDP, 0 for no EDNS; `dnssec`: DO; `trust`: AD;
     `padding`: a multiple of this many bytes (RFC 8467)."""
     cdef const uint8_t *bits
-    cdef Py_ssize_t n = PyBytes_GET_SIZE(name), at, left, cookie
+    cdef Py_ssize_t n = len(name), at, left, cookie
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(name)
     cdef int label, i, c, options = 0
     if n > 255:
@@ -209,7 +209,7 @@ cpdef bytes query(bytes name, int rtype, Server server, int size, bint dnssec, b
         scratch[at + 7] = 0x80 if dnssec else 0
         left = at + 9
         at += 11
-        cookie = PyBytes_GET_SIZE(server.cookie)
+        cookie = len(server.cookie)
         if cookie and datagram:
             scratch[at], scratch[at + 1], scratch[at + 2] = 0, COOKIE, 0
             scratch[at + 3] = cookie
@@ -307,7 +307,7 @@ cdef class Exchange:
                 s.bind((source, 0))
             s.c_connect(server.address, False)
             server.sent += 1
-            s.c_send(PyBytes_AS_STRING(query), PyBytes_GET_SIZE(query), 0)
+            s.c_send(PyBytes_AS_STRING(query), len(query), 0)
             s.c_expect()  # a tenth of a lookup: no attempt to read what cannot have come
             while True:
                 data = s.c_recv(ROOM, 0)
@@ -535,7 +535,7 @@ cdef class Cache:
         self.old = {}
 
     cdef Py_ssize_t size(self, bytes key, Answer answer):
-        return OVERHEAD + PyBytes_GET_SIZE(key) + PyBytes_GET_SIZE(answer.message) + PER_RECORD * len(answer.records) \
+        return OVERHEAD + len(key) + len(answer.message) + PER_RECORD * len(answer.records) \
             + 300 * len(answer.aliases) + sum([len(data) for _, data in answer.records])
 
     cpdef object get(self, bytes key):
