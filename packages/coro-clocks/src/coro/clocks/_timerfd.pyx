@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """timerfd(2) with TFD_TIMER_CANCEL_ON_SET: a descriptor that becomes readable when somebody sets the system's clock.
 
 The timer itself is armed ten years ahead and never fires; what matters is that read(2) fails with ECANCELED after a

@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """The time scale of mach_absolute_time, the counter that macOS keeps its time by.
 
 It has the interface of `coro.clocks.tsc_time`.  A tick lasts numer / denom nanoseconds by mach_timebase_info (Apple's

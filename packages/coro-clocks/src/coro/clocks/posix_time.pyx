@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """The time scale of CLOCK_MONOTONIC: a tick is a nanosecond, on any processor.
 
 It has the interface of `coro.clocks.tsc_time`.  The time of day is that of coro-core, to within a microsecond.  Under a

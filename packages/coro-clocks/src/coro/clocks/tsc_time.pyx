@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """The time scale of the processor's counter: what coro itself counts by.
 
 A tick is one step of the counter: on x86 the time stamp counter, if CPUID calls it invariant and the kernel keeps its
