@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, nonecheck=True
 """BER and DER (ITU-T X.690): functions that write one element each, and a decoder that gives Python values.
 
     from coro.asn1 import ber

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, nonecheck=True
 """Simple Python values as BER: what pickle is good for, without what makes it dangerous.
 
     from coro.asn1 import python

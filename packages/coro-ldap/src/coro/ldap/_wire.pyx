@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+# cython: language_level=3, nonecheck=True, boundscheck=False, wraparound=False, freethreading_compatible=False
 """The hot paths of LDAP: cutting messages out of a stream, and entries of search results both ways.
 
     framer = Framer()

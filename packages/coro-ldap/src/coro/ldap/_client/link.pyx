@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """One connection to a server, from the socket to its loss: the thread that reads, the one that writes, who waits.
 
 * Threads encode their requests, append them to a list and wake the **writer**, which sends what all of them have
@@ -327,6 +327,8 @@ cdef class Link:
 
     def __init__(self, sock, *, name="", secure=False, max_message=MAX_MESSAGE, on_notice=None, high=HIGH, limit=LIMIT,
                  most=MOST):
+        if self._framer is not None:
+            raise RuntimeError("a Link cannot be initialised twice: make a new one")
         if most < 1:
             raise ValueError(f"expected at least one request under way, got {most}")
         self.name = name
