@@ -5,7 +5,7 @@ in memory, `Wire`, so nothing in it ever waits, and the generators are simply re
 changed by overriding its methods (all of them private to tlslite-ng, hence the pinned version):
 
 * certificates of the peer are checked as they arrive, before anything is sent that depends on them;
-* the certificate is chosen by the name that the client asks for;
+* the certificate is chosen by the name that the client asks for, which may have underscores;
 * a message of the handshake may not be longer than `MESSAGE_MOST`: tlslite-ng gathers up to 16 MiB;
 * compressed certificates are neither offered nor taken (RFC 8879): tlslite-ng unpacks them without limit;
 * an exception that is not one of TLS's, which a malformed message can cause in its parsers, becomes decode_error;
@@ -21,7 +21,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tlslite.constants import (
     TLS_1_3_HRR,
@@ -47,7 +47,7 @@ from tlslite.messages import (
 )
 from tlslite.tlsconnection import TLSConnection
 
-__all__ = ["Connection", "PeerClosed", "Wire"]
+__all__ = ["Connection", "HostName", "PeerClosed", "Wire"]
 
 #: Bytes of one message of the handshake; OpenSSL allows a client 100 KiB for its chain of certificates.
 MESSAGE_MOST = 100 * 1024
@@ -77,6 +77,23 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class HostName(str):
+    """A host name whose labels may have underscores, as those of containers and of many a company's machines. For
+    tlslite-ng it would be none; it looks at the labels only."""
+
+    __slots__ = ()
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        return [label.replace("_", "x") for label in super().split(sep, maxsplit)]
+
+
+class _AskedName(bytearray):
+    """The same in a client's hello."""
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> HostName:
+        return HostName(super().decode(encoding, errors))
 
 
 class PeerClosed(Exception):
@@ -291,6 +308,9 @@ class Connection(TLSConnection):  # type: ignore[misc]
             # Not allowed (RFC 6066, 3), but many clients send it; taken for none, as OpenSSL does.
             dropped.add(ExtensionType.server_name)
             name = ""
+        elif "_" in name:
+            asked = hello.getExtension(ExtensionType.server_name)
+            asked.serverNames = [one._replace(name=_AskedName(one.name)) for one in asked.serverNames]
         if first:
             self.asked_name = name or None
         if hello.extensions:

@@ -18,7 +18,7 @@ from tlslite.utils.keyfactory import parsePEMKey
 from tlslite.x509certchain import X509CertChain
 
 from coro.ssl._tlslite.certificate import Certificate, pem_blocks
-from coro.ssl._tlslite.connection import Connection
+from coro.ssl._tlslite.connection import Connection, HostName
 from coro.ssl._tlslite.der import Malformed
 from coro.ssl._tlslite.engine import Engine, Session
 from coro.ssl._tlslite.paths import Trust, matches, system_bundle, validate
@@ -377,7 +377,7 @@ def _ascii(host: str | None) -> str | None:
         raise ValueError(f"{host!r} is no host name: {e}") from e
 
 
-def _sni(host: str | None) -> str | None:
+def _sni(host: str | None) -> HostName | None:
     """What is sent as the server's name: no addresses (RFC 6066, 3)."""
     if not host:
         return None
@@ -385,7 +385,7 @@ def _sni(host: str | None) -> str | None:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         name = _ascii(host)
-        return name.rstrip(".") if name else None
+        return HostName(name.rstrip(".")) if name else None
     return None
 
 
