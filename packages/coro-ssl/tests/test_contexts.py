@@ -69,6 +69,13 @@ def test_what_is_refused(folder, authority, issued):
         (lambda: new_ctx(proto="tls9"), "as proto"),
         (lambda: new_ctx(auto_ecdh=False), "auto_ecdh"),
         (lambda: new_ctx(tickets=-1), "tickets"),
+        (lambda: new_ctx(tickets=1 << 70), "tickets as an int from 0 to 255"),
+        (lambda: new_ctx(minimum_version=None), "TLSv1.2, TLSv1.3"),
+        (lambda: new_ctx(handshake_timeout=-1), "handshake_timeout is at least 0"),
+        (lambda: new_ctx(alpn=["\xe9"]), "ASCII"),
+        (lambda: new_ctx(alpn=["x" * 255] * 256), "do not fit"),
+        (lambda: new_ctx(ca=issued.key_pem, backend="tlslite"), "authority's certificate in PEM"),
+        (lambda: new_ctx(issued.pem, crl=issued.cert_pem), "list of revoked certificates in PEM"),
         (lambda: new_ctx(alpn=["x" * 256]), "1 to 255"),
         (lambda: new_ctx(client_auth="maybe"), "client_auth"),
         (lambda: new_ctx(issued.pem, client_auth="required"), "client_ca"),
@@ -78,8 +85,19 @@ def test_what_is_refused(folder, authority, issued):
             wrong()
     with pytest.raises(FileNotFoundError):
         new_ctx(folder / "missing.pem")
-    with pytest.raises(TypeError, match="the certificate as a path, PEM"):
-        new_ctx(7)
+    for arguments, message in (
+        ({"cert": 7}, "the certificate as a path, PEM"),
+        ({"alpn": "h2"}, r"a list of protocols, not one: pass \['h2'\]"),
+        ({"next_protos": b"h2"}, "a list of protocols"),
+        ({"alpn": [5]}, "the name of a protocol"),
+        ({"cert": issued.pem, "sni": {5: issued.pem}}, "host names as keys of sni"),
+        ({"password": 5}, "password as text"),
+        ({"ciphers": 5}, "as ciphers"),
+        ({"tickets": 1.5}, "tickets as an int"),
+        ({"handshake_timeout": "1"}, "a number of seconds"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            new_ctx(**arguments)
     with pytest.raises(UnsupportedError, match="stapling"):
         new_ctx(ocsp=True)
 
@@ -251,6 +269,48 @@ def test_several_certificates(made, authority, issued, version):
             kind = "tls-server-end-point"
             assert here.get_channel_binding(kind) == there.get_channel_binding(kind)
             assert here.get_channel_binding(kind) == hashlib.sha256(shown.der).digest()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@in_loop
+def test_a_host_name_with_underscores(made, authority, issued, version):
+    """Those of containers often have some. Each back end as the client of both."""
+    host = authority.issue("web_1.my_service")
+    server = made(issued.pem, sni={"web_1.my_service": host.pem}, maximum_version=version)
+    for backend in ("openssl", "tlslite"):
+        client = new_ctx(ca=authority.pem, backend=backend)
+        for resumed in (False, True):
+            here, there = wrapped(client, server, "web_1.my_service")
+            with here, there:
+                there.send(b"x")
+                assert here.recv(1) == b"x"
+                assert here.getpeercert(True) == host.der
+                assert there.session_reused is resumed
+
+
+@in_loop
+def test_host_names(made, authority, issued):
+    """A dot at the end, for the root of DNS, does not count; what is no name is refused before anything is sent."""
+    server, client = made(issued.pem), made(ca=authority.pem)
+    here, there = wrapped(client, server, "LOCALHOST.")
+    with here, there:
+        assert here.getpeercert(True) == issued.der
+    here, there = coro.socketpair()
+    with here, there:
+        for name, error in (("a b", ValueError), ("local\0host", ValueError), (b"localhost", TypeError)):
+            with pytest.raises(error, match="host"):
+                client.wrap(here, server_hostname=name)
+        here.send(b"still open")
+        assert there.recv_exact(10) == b"still open"
+
+
+@in_loop
+def test_any_time_for_a_handshake(made, issued):
+    server = made(issued.pem, handshake_timeout=None)
+    here, there = coro.socketpair()
+    with here, pytest.raises(coro.TimeoutError), coro.timeout(0.01):
+        server.accept(there)
+    assert server.statistics()[:4] == (0, 0, 0, 0)
 
 
 def _pair(issued):

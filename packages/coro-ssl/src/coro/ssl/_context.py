@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, SupportsFloat
 
+from coro._runtime import arguments
 from coro.ssl._material import Chain, Material, chain_of, material
 from coro.tls import HandshakeTimeout, TLSStream, UnsupportedError, wrapped
 
@@ -31,8 +32,12 @@ HANDSHAKE_TIMEOUT = 10.0
 SESSIONS = 1000
 #: Tickets for resumption that a server sends with TLS 1.3, one for each of a client's next connections.
 TICKETS = 2
+#: More for one connection only cost both sides time.
+TICKETS_MOST = 255
 
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
+_LIST = "the list of revoked certificates"
+_AUTHORITY = "the authority's certificate"
 # The names of versions in the classic interface. Only the last asked for what is still safe.
 _PROTO = dict.fromkeys(("sslv2", "sslv3", "tlsv1", "tlsv2", "sslv2sslv3", "sslv3tlsv1", "sslv2sslv3tlsv1"), "TLSv1.2")
 
@@ -97,7 +102,7 @@ class Context:
     ``wrap`` fits what protocol libraries of coro take as a TLS context, ``accept`` fits ``wrap=`` of ``coro.serve``.
     """
 
-    def __init__(self, read: Any, backend: str, handshake_timeout: float) -> None:
+    def __init__(self, read: Any, backend: str, handshake_timeout: SupportsFloat | None) -> None:
         self._read = read  # gives Settings, reading the files
         self._name = backend
         self._timeout = handshake_timeout
@@ -143,6 +148,8 @@ class Context:
         has nothing for this side, or a client verifies and ``server_hostname`` is missing.
         """
         backend = self._backend
+        if server_hostname is not None:
+            server_hostname = _host(server_hostname)
         key = server_hostname.lower() if server_hostname and not server_side else None
         if session is None and key is not None:
             session = self._session(key)
@@ -221,6 +228,15 @@ class Context:
         )
 
 
+def _host(name: str) -> str:
+    """A host name without the dot at its end: certificates and TLS have none (RFC 6066 section 3)."""
+    if not isinstance(name, str):
+        raise TypeError(f"expected server_hostname as text, not {type(name).__name__}: {name!r}")
+    if any(c.isspace() or c == "\0" for c in name):
+        raise ValueError(f"{name!r} is no host name: pass the name without spaces")
+    return name.removesuffix(".")
+
+
 def _made(backend: str, settings: Settings) -> Any:
     if backend == "openssl":
         try:
@@ -265,7 +281,7 @@ def new_ctx(
     keylog: str | os.PathLike[str] | None = None,
     tickets: int = TICKETS,
     ocsp: bool = False,
-    handshake_timeout: float = HANDSHAKE_TIMEOUT,
+    handshake_timeout: SupportsFloat | None = HANDSHAKE_TIMEOUT,
 ) -> Context:
     """A TLS context for clients, and for servers if there is a certificate.
 
@@ -289,7 +305,7 @@ def new_ctx(
     dhparam: parameters for classic Diffie-Hellman. auto_ecdh: must be true. tickets: how many sessions a server hands
     out for each connection; 0 for none. keylog: a file to which the secrets are written, for programs that decrypt
     recorded traffic. ocsp: ask for, or show, an OCSP staple; no back end can do that yet. handshake_timeout: in
-    seconds.
+    seconds, None for any time.
 
     backend: "openssl", the standard library's `ssl`; or "tlslite", pure Python and a hundred times slower. It is never
     chosen by itself.
@@ -297,6 +313,7 @@ def new_ctx(
     Raises OSError for a file that cannot be read; ValueError for what is no certificate, a key that does not belong to
     it, unknown versions and ciphers; UnsupportedError for what the back end has not; TypeError for other objects.
     """
+    _check_types(alpn, next_protos, sni, password, ciphers, groups)
     if proto is not None:
         if proto not in _PROTO:
             raise ValueError(f"expected one of {', '.join(_PROTO)} as proto, not {proto!r}")
@@ -307,8 +324,8 @@ def new_ctx(
                 stacklevel=2,
             )
         minimum_version = _PROTO[proto]
-    for version in (minimum_version, maximum_version):
-        if version is not None and version not in _VERSIONS:
+    for version in (minimum_version, maximum_version or _VERSIONS[-1]):
+        if version not in _VERSIONS:
             raise ValueError(f"expected a version of {', '.join(_VERSIONS)}, not {version!r}")
     if maximum_version is not None and minimum_version > maximum_version:
         raise ValueError(f"minimum_version {minimum_version} is above maximum_version {maximum_version}")
@@ -316,8 +333,7 @@ def new_ctx(
         raise ValueError("auto_ecdh must be true: without key exchange over curves there is no forward secrecy")
     if ocsp:
         raise UnsupportedError("neither Python's ssl module nor tlslite-ng has OCSP stapling: use crl")
-    if tickets < 0:
-        raise ValueError(f"expected a number of tickets of at least 0, not {tickets}")
+    arguments.whole(tickets, "tickets", 0, TICKETS_MOST)
     if client_auth not in (None, "none", "optional", "required"):
         raise ValueError(f'expected "none", "optional" or "required" as client_auth, not {client_auth!r}')
     if client_auth is None:
@@ -325,6 +341,10 @@ def new_ctx(
     if cert is None and (sni or key is not None):
         raise ValueError("pass cert, the certificate for clients that ask for no name")
     protocols = tuple(_protocol(one) for one in (alpn or next_protos or ()))
+    if sum(len(one) + 1 for one in protocols) > 65533:  # RFC 7301 section 3.1
+        raise ValueError(f"the names of {len(protocols)} protocols do not fit into a hello: pass fewer")
+    if handshake_timeout is not None:
+        handshake_timeout = arguments.seconds(handshake_timeout, "handshake_timeout")
     others = dict(sni or {})
 
     def read() -> Settings:
@@ -337,7 +357,7 @@ def new_ctx(
             trust=None if ca is None else _authorities(ca),
             client_auth=client_auth,
             client_trust=None if client_ca is None else _authorities(client_ca),
-            crl=None if crl is None else material(crl, "the list of revoked certificates"),
+            crl=None if crl is None else _with(b" CRL-----", material(crl, _LIST), _LIST),
             alpn=protocols,
             ciphers=ciphers,
             groups=groups,
@@ -348,14 +368,38 @@ def new_ctx(
             tickets=tickets,
         )
 
-    return Context(read, backend, float(handshake_timeout))
+    return Context(read, backend, handshake_timeout)
+
+
+def _check_types(alpn: Any, next_protos: Any, sni: Any, password: Any, ciphers: Any, groups: Any) -> None:
+    """What would be taken for something else, or fail in the middle of a handshake."""
+    for protocols in (alpn, next_protos):
+        if isinstance(protocols, (str, bytes)):
+            raise TypeError(f"expected a list of protocols, not one: pass [{protocols!r}]")
+    for host in sni or ():
+        if not isinstance(host, str):
+            raise TypeError(f"expected host names as keys of sni, not {type(host).__name__}: {host!r}")
+    if not isinstance(password, (str, bytes, type(None))):
+        raise TypeError(f"expected the password as text or bytes, not {type(password).__name__}")
+    for value, what in ((ciphers, "ciphers"), (groups, "groups")):
+        if not isinstance(value, (str, type(None))):
+            raise TypeError(f"expected names with colons between them as {what}, not {type(value).__name__}")
 
 
 def _protocol(name: str | bytes) -> str:
-    text = name.decode("ascii") if isinstance(name, bytes) else name
-    if not 1 <= len(text.encode("ascii")) <= 255:
-        raise ValueError(f"expected the name of a protocol with 1 to 255 bytes, not {name!r}")
+    if not isinstance(name, (str, bytes)):
+        raise TypeError(f"expected the name of a protocol as text or bytes, not {type(name).__name__}: {name!r}")
+    text = name.decode("latin-1") if isinstance(name, bytes) else name
+    if not text.isascii() or not 1 <= len(text) <= 255:
+        raise ValueError(f"expected the name of a protocol with 1 to 255 bytes of ASCII, not {name!r}")
     return text
+
+
+def _with(kind: bytes, pem: bytes, what: str) -> bytes:
+    """``pem``, which has to have something of this kind."""
+    if kind not in pem:
+        raise ValueError(f"expected {what} in PEM, and found something else")
+    return pem
 
 
 def _pair(pair: Any) -> Chain:
@@ -373,4 +417,4 @@ def _authorities(ca: Material) -> bytes:
         if not found:
             raise ValueError(f"expected certificates, in files named *.pem or *.crt, in the folder {folder!r}")
         return b"\n".join(found)
-    return material(ca, "the authority's certificate")
+    return _with(b"CERTIFICATE-----", material(ca, _AUTHORITY), _AUTHORITY)
