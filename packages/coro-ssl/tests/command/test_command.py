@@ -118,18 +118,17 @@ def _closed_port() -> int:
     return port
 
 
-def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program() -> None:
     """As a program, with a server in this process."""
     context = tls_peers.server("openssl")
 
     def look() -> Any:
         with tls_peers.echo_server(context) as echo:
             ca = str(tls_peers.folder() / "ca.pem")
-            arguments = [sys.executable, "-m", "coro.ssl", "probe", f"127.0.0.1:{echo.port}", "--ca", ca, "--json"]
-            return tls_peers.run_program(*arguments)
+            return coro.in_thread(run, "probe", f"127.0.0.1:{echo.port}", "--ca", ca, "--json")
 
     done = coro.run(look)
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["trusted"] is True
 
 
