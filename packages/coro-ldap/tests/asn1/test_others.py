@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import random
+import re
+import ssl
+from pathlib import Path
 
 import pytest
 from asn1_values import damaged, pyasn1_writes_short
@@ -111,6 +115,47 @@ def test_certificates(corpus: list[bytes]) -> None:
         node = Node.parse(der)
         assert node.children[0].encode() == theirs.tbs_certificate_bytes
         assert node.encode() == der
+
+
+def authorities() -> list[bytes]:
+    """Certificates that were made by others over thirty years: those that this system and pip trust."""
+    found = []
+    for path in (ssl.get_default_verify_paths().cafile, "/etc/ssl/certs/ca-certificates.crt", certificates_of_pip()):
+        if path is not None and Path(path).is_file():
+            text = Path(path).read_text(encoding="utf-8")
+            found += re.findall("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    return sorted({ssl.PEM_cert_to_DER_cert(one) for one in found})
+
+
+def certificates_of_pip() -> str | None:
+    spec = importlib.util.find_spec("pip")
+    if spec is None or spec.origin is None:
+        return None
+    return str(Path(spec.origin).parent / "_vendor" / "certifi" / "cacert.pem")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # what cryptography has to say about them
+def test_certificates_of_real_authorities() -> None:
+    """All are DER, have the values that cryptography and pyasn1 see, and can be taken apart and put together."""
+    x509 = pytest.importorskip("cryptography.x509", reason="pip install cryptography to compare certificates")
+    corpus = authorities()
+    if not corpus:
+        pytest.skip("needs certificates: install the Debian package ca-certificates")
+    assert len(corpus) > 50
+    for number, der in enumerate(corpus):
+        theirs = x509.load_der_x509_certificate(der)
+        value, end = ber.decode(der, strict=True, text=True, times=True)
+        assert end == len(der)
+        # Version 1 has no element for the version.
+        body = value[0] if value[0][0] == ("context", 0, [2]) else [None, *value[0]]
+        assert body[1] == theirs.serial_number
+        assert body[4] == [theirs.not_valid_before_utc, theirs.not_valid_after_utc]
+        assert [part[1] for pairs in body[5] for part in pairs] == [part.value for part in theirs.subject]
+        node = Node.parse(der)
+        assert node.encode() == der and node.children[0].encode() == theirs.tbs_certificate_bytes
+        if number % 20 == 0:  # it takes long
+            assert der_encoder.encode(der_decoder.decode(der)[0]) == der
 
 
 # Where we refuse what pyasn1 reads, on purpose: the words of our error.

@@ -834,6 +834,10 @@ def _target(addr: Any) -> tuple[Any, str | None, bool]:
         host = addr.host or "localhost"
         return (host, addr.port), host, addr.urlscheme == "ldaps"
     if isinstance(addr, str):
+        if "/" not in addr and addr.rpartition(":")[2].isdigit():
+            raise LocalError(
+                f'expected a URL or the path of a UNIX socket, got {addr!r:.200}; write "ldap://{addr:.200}"'
+            )
         return addr, None, False
     if isinstance(addr, tuple) and len(addr) >= 2:
         return (str(addr[0]), int(addr[1])), str(addr[0]), False

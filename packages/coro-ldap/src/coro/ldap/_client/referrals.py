@@ -94,10 +94,13 @@ class Chase:
         self._clients[key] = made
         return made
 
-    def _choose(self, urls: Sequence[str], depth: int, doing: str) -> Iterator[tuple[client, LDAPUrl]]:
-        """Connections for URLs that are equivalent, until the caller is content with one."""
-        if depth >= self._policy.depth:
-            raise ReferralError(f"expected at most {self._policy.depth} referrals one after the other, got another one")
+    def _choose(
+        self, urls: Sequence[str], depth: int, doing: str, once: bool = False
+    ) -> Iterator[tuple[client, LDAPUrl]]:
+        """A connection for the first of these equivalent URLs that can be reached.
+
+        doing: what is asked for there, beside what the URL says.  once: there is none if that was done already.
+        """
         reasons = []
         for text in urls:
             url = self._usable(text)
@@ -106,8 +109,14 @@ class Chase:
                 continue
             key = f"{doing} {url.urlscheme} {url.host.lower()} {url.port} {text.partition('//')[2].partition('/')[2]}"
             if key in self._seen:
+                if once:
+                    return
                 reasons.append(f"{text:.200}: visited already")
                 continue
+            if depth >= self._policy.depth:
+                raise ReferralError(
+                    f"expected at most {self._policy.depth} referrals one after the other, got another one"
+                )
             self._seen.add(key)
             try:
                 yield self._client(url), url
@@ -140,8 +149,13 @@ class Chase:
         depth: int = 0,
         continued: bool = False,
     ) -> Iterator[Entry]:
-        """The entries of a search at the first of these URLs that can be reached, and of those that it names."""
-        for there, url in self._choose(urls, depth, "search"):
+        """The entries of a search at the first of these URLs that can be reached, and of those that it names.
+
+        continued: the URLs are a continuation, not the result.  Parts of a directory may lead to the same other part,
+        or back: that is searched once.
+        """
+        doing = f"search {continued} {request.scope} {request.filter!s}"
+        for there, url in self._choose(urls, depth, doing, continued):
             moved = replace(request, base=url.dn or request.base)
             if url.scope is not None:
                 moved.scope = url.scope
