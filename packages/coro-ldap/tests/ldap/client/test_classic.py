@@ -6,13 +6,14 @@ import pytest
 from ldap_client_support import Conversation, Scripted, in_loop
 
 from coro.asn1 import ber
-from coro.ldap import Client, LocalError, client, query
+from coro.ldap import Client, LocalError, query
 from coro.ldap.client import (
     AUTH,
     DEREF,
     LDAP,
     RESULT,
     SCOPE,
+    client,
     encode_abandon,
     encode_bind_request,
     encode_message,
