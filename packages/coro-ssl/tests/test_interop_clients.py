@@ -9,7 +9,7 @@ import threading
 
 import pytest
 import tls_peers
-from real_programs import find_program
+from real_programs import find_program, free_port
 from ssl_support import in_loop, outcome
 
 import coro
@@ -26,7 +26,7 @@ VERSIONS = {"TLSv1.2": "1_2", "TLSv1.3": "1_3"}
 def test_openssl_s_server(backend, version):
     openssl = tls_peers.openssl()
     ca, cert, key = tls_peers.files()
-    port = tls_peers.free_port()
+    port = free_port()
     with tls_peers.program(
         openssl, "s_server", "-accept", f"127.0.0.1:{port}", "-cert", cert, "-key", key, "-cert_chain", cert,
         f"-tls{VERSIONS[version]}", "-rev", "-Verify", "2", "-CAfile", ca, "-alpn", "y,x", port=port,
@@ -56,7 +56,7 @@ def test_openssl_s_server(backend, version):
 def test_renegotiation_is_refused_to_openssl_s_server(backend):
     """An r on a line of its own makes it ask for a new handshake; it has to do without, and gives up."""
     _, cert, key = tls_peers.files()
-    port = tls_peers.free_port()
+    port = free_port()
     with tls_peers.program(
         tls_peers.openssl(), "s_server", "-accept", f"127.0.0.1:{port}", "-cert", cert, "-key", key, "-cert_chain",
         cert, "-tls1_2", port=port,
@@ -75,7 +75,7 @@ def test_renegotiation_is_refused_to_openssl_s_server(backend):
 @in_loop
 def test_openssl_s_server_changes_its_keys(backend):
     _, cert, key = tls_peers.files()
-    port = tls_peers.free_port()
+    port = free_port()
     with tls_peers.program(
         tls_peers.openssl(), "s_server", "-accept", f"127.0.0.1:{port}", "-cert", cert, "-key", key, "-cert_chain",
         cert, "-tls1_3", port=port,
@@ -96,7 +96,7 @@ def test_openssl_s_server_changes_its_keys(backend):
 def test_gnutls_serv(backend):
     gnutls = find_program("gnutls-serv", "gnutls-bin")
     _, cert, key = tls_peers.files()
-    port = tls_peers.free_port()
+    port = free_port()
     command = (gnutls, "--echo", "--port", str(port), "--x509certfile", cert, "--x509keyfile", key, "-q")
     with tls_peers.program(*command, port=port):
         context = tls_peers.client(backend)
@@ -111,7 +111,7 @@ def test_gnutls_serv(backend):
 def test_gnutls_serv_that_wants_a_certificate(backend, version):
     gnutls = find_program("gnutls-serv", "gnutls-bin")
     ca, cert, key = tls_peers.files()
-    port = tls_peers.free_port()
+    port = free_port()
     with tls_peers.program(
         gnutls, "--echo", "--port", str(port), "--x509certfile", cert, "--x509keyfile", key, "--x509cafile", ca,
         "--require-client-cert", "--verify-client-cert", "--alpn", "x", "--priority",
@@ -139,7 +139,7 @@ def test_stunnel_as_a_front_with_starttls(backend, tmp_path):
     """stunnel speaks SMTP's STARTTLS on its TLS side; the plain server behind it is ours."""
     stunnel = find_program("stunnel4", "stunnel4")
     _, cert, key = tls_peers.files()
-    port = tls_peers.free_port()
+    port = free_port()
 
     def plain_smtp(conn, address):
         conn.send(b"220 localhost ESMTP\r\n")

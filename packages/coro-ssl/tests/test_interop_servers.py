@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 import tls_peers
-from real_programs import find_program
+from real_programs import find_program, free_port
 from ssl_support import in_loop
 
 import coro
@@ -30,8 +30,9 @@ def test_openssl_s_client(backend, version):
         command = tls_peers.s_client(echo.port, *names, *more)
         found = coro.in_thread(tls_peers.said, command, b"Hello there\n")
         assert found.endswith(b"Hello there\n"), (found, echo.errors)
-        assert echo.streams[0].version() == version
-        assert echo.streams[0].selected_alpn_protocol() == "http/1.1"
+        stream = echo.stream_of(b"Hello there\n")
+        assert stream.version() == version
+        assert stream.selected_alpn_protocol() == "http/1.1"
 
 
 @pytest.mark.parametrize("backend", tls_peers.BACKENDS)
@@ -60,7 +61,7 @@ def test_openssl_s_client_with_and_without_a_certificate(backend, version):
         shown = ["-cert", str(folder / "client.pem"), "-key", str(folder / "client.key"), "-cert_chain"]
         found = coro.in_thread(tls_peers.said, [*command, *shown, str(folder / "client.pem")], b"Hello there\n")
         assert found.endswith(b"Hello there\n"), (found, echo.errors)
-        assert echo.streams[0].getpeercert()["subjectAltName"] == (("DNS", "client"),)
+        assert echo.stream_of(b"Hello there\n").getpeercert()["subjectAltName"] == (("DNS", "client"),)
         assert echo.ended.pop() is None
         found = coro.in_thread(tls_peers.said, command, b"Hello there\n")
         assert b"alert certificate required" in found or b"alert handshake failure" in found, found
@@ -132,7 +133,7 @@ def test_gnutls_cli_with_a_certificate_a_name_and_a_second_connection(backend, v
         )  # fmt: skip
         assert b"This is a resumed session" in done.stdout, done.stdout
         assert b"Hello there" in done.stdout, done.stdout
-        assert echo.streams[0].getpeercert(True) is not None
+        assert echo.stream_of(b"Hello there\n").getpeercert(True) is not None
     assert context.statistics().resumed == 1
 
 
@@ -238,7 +239,7 @@ def test_stunnel_as_a_client_with_starttls(backend, tmp_path):
     """stunnel speaks SMTP's STARTTLS to our server, for a program that knows nothing of TLS."""
     stunnel = find_program("stunnel4", "stunnel4")
     context = tls_peers.server(backend)
-    port = tls_peers.free_port()
+    port = free_port()
     commands = []
 
     def smtp(conn, address):

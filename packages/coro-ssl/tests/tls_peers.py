@@ -8,7 +8,6 @@ a server; `program` is a server.
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -108,10 +107,17 @@ class Echo:
 
     def __init__(self) -> None:
         self.streams: list[Any] = []
+        self.received: list[tuple[Any, bytes]] = []
         self.errors: list[BaseException] = []
         self.ended = coro.fifo()
         self.port = 0
         self.server: Any = None
+
+    def stream_of(self, data: bytes) -> Any:
+        """The connection that ``data`` has come on. Another may come first: whoever expects nobody at this port, which
+        was free a moment ago."""
+        [stream] = [stream for stream, received in self.received if received == data]
+        return stream
 
 
 @contextlib.contextmanager
@@ -125,6 +131,8 @@ def echo_server(context: Any, *, timeout: float = LIMIT) -> Iterator[Echo]:
             echo.streams.append(stream)
             with stream:
                 while data := stream.recv(16384):
+                    if len(data) < 100:
+                        echo.received.append((stream, data))
                     stream.sendall(data)
                 stream.shutdown(coro.SHUT.WR)
         except (OSError, EOFError) as e:
@@ -150,16 +158,6 @@ def run_program(*command: str, data: bytes = b"", limit: float = LIMIT) -> subpr
         timeout=limit,
         check=False,
     )
-
-
-def free_port() -> int:
-    """A port below the range that the kernel gives away by itself."""
-    for port in range(24000, 32000):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            if probe.connect_ex(("127.0.0.1", port)):
-                probe.bind(("127.0.0.1", port))
-                return port
-    raise AssertionError("no free port")
 
 
 class program:
@@ -202,7 +200,8 @@ class program:
 
 
 def said(command: list[str], line: bytes) -> bytes:
-    """What a program says until ``line``, which it is sent, comes back; then its input ends, and so does it."""
+    """What a program says until ``line``, which it is sent, comes back; then its input ends, and so does it. If it ends
+    by itself, how it did is the last line."""
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     with child:
         assert child.stdin is not None and child.stdout is not None
@@ -213,6 +212,7 @@ def said(command: list[str], line: bytes) -> bytes:
         while line not in found:
             more = child.stdout.readline()
             if not more:
+                found += b"\n(it ended with status %d)\n" % child.wait()
                 break
             found += more
         with contextlib.suppress(BrokenPipeError):
