@@ -95,3 +95,14 @@ def test_what_is_installed_with_it() -> None:
     for path in compiled:
         data = path.read_bytes()
         assert not any(name in data for name in (b"libldap", b"liblber", b"libsasl")), path
+
+
+def test_it_is_used_without_the_libraries_of_others() -> None:
+    """No module of another LDAP or ASN.1 library is loaded by the client, the server and the codec."""
+    code = (
+        "import sys, coro.asn1.ber, coro.asn1.python, coro.ldap, coro.ldap.server, coro.ldap.sasl\n"
+        "others = {'pyasn1', 'ldap', '_ldap', 'ldap3', 'bonsai'}\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & others))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"

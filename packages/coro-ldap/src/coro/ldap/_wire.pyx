@@ -36,7 +36,7 @@ from coro.asn1.ber cimport (
     broken_header,
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_Append
+from cpython.list cimport PyList_Append, PyList_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free
@@ -163,16 +163,29 @@ cdef class Entry:
         return f"<Entry {self.dn!r} with {len(self.attributes)} attributes>"
 
 
+cdef enum:
+    # What objects cost beside the bytes of the message: an Entry with its dict, its name and its place in a list; an
+    # attribute with its list and its share of the dict; a value.
+    _ENTRY_WEIGHT = 320
+    _ATTRIBUTE_WEIGHT = 192
+    _VALUE_WEIGHT = 56
+    # Bytes of a name that is remembered.
+    _LONGEST_NAME = 128
+
+
 cdef class Framer:
     """Framer(max_message=1048576, entries=True)
 
     Cuts messages out of a stream.
 
     max_message: bytes of a message at most.  entries: read entries of search results here.  After a ProtocolError the
-    place of the next message is unknown: every later call raises it again.
+    place of the next message is unknown: every later call raises it again.  weights: about how many bytes of memory the
+    lists of entries of the last call take, one number for each; small values cost much more than they have bytes.
     """
 
     cdef readonly Py_ssize_t max_message
+    cdef readonly list weights
+    cdef Py_ssize_t _weight     # of the entry that is being read
     cdef bint _entries
     cdef list _parts
     cdef Py_ssize_t _have
@@ -187,11 +200,17 @@ cdef class Framer:
         self._entries = entries
         self._parts = []
         self._names = []
+        self.weights = []
 
     @property
     def buffered(self):
         """Bytes of a message that is not whole."""
         return self._have
+
+    @property
+    def failed(self):
+        """The ProtocolError that the next call raises; None while all is well."""
+        return self._failed
 
     def __repr__(self):
         return f"<Framer with {self._have} bytes of a message>"
@@ -204,6 +223,7 @@ cdef class Framer:
         are returned first, and the error comes with the next call.
         """
         cdef list found = []
+        self.weights = []
         if self._failed is not None:
             raise self._failed
         if self._have:
@@ -241,7 +261,7 @@ cdef class Framer:
 
     cdef int _cut(self, bytes data, list found) except -1:
         cdef const uint8_t *base = <const uint8_t *>PyBytes_AS_STRING(data)
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(data), at = 0, end, body
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data), at = 0, end, body, place
         cdef ber_tlv tlv
         cdef int code
         cdef int64_t number, last = -1
@@ -283,14 +303,20 @@ cdef class Framer:
             if tlv.tag == ENTRY and self._entries:
                 if not tlv.flags & BER_STRUCTURED:
                     raise ProtocolError("expected an entry, got a primitive element", number, ENTRY)
+                self._weight = 0
                 entry = self._entry(base, body + tlv.header, body + tlv.header + <Py_ssize_t>tlv.length)
                 body += tlv.header + <Py_ssize_t>tlv.length
                 if body < end:
                     (<Entry>entry).controls = PyBytes_FromStringAndSize(<char *>base + body, end - body)
+                self._weight += end - at + _ENTRY_WEIGHT
                 if number == last:
                     PyList_Append(batch, entry)
+                    # An index of its own: here -1 is no place in a list.
+                    place = PyList_GET_SIZE(self.weights) - 1
+                    self.weights[place] = self._weight + <Py_ssize_t>self.weights[place]
                 else:
                     batch = [entry]
+                    PyList_Append(self.weights, self._weight)
                     last = number
                     PyList_Append(found, (number, ENTRY, batch))
             else:
@@ -306,7 +332,7 @@ cdef class Framer:
         cdef Entry entry = Entry.__new__(Entry)
         cdef dict attributes = {}
         cdef list values, had
-        cdef Py_ssize_t place = 0, close_, last
+        cdef Py_ssize_t place = 0, close_, last, count
         cdef str name
         read(base, at, end, &tlv)
         if tlv.tag != OCTETS or tlv.flags:
@@ -340,13 +366,16 @@ cdef class Framer:
                 raise ProtocolError("expected the values of an attribute, a SET that ends with it (RFC 4511, 4.1.7)")
             at += inner.header
             values = []
+            count = 0
             while at < last:
+                count += 1
                 read(base, at, last, &inner)
                 if inner.tag != OCTETS or inner.flags:
                     raise ProtocolError("expected a value, an OCTET STRING (RFC 4511, 4.1.7)")
                 at += inner.header
                 PyList_Append(values, PyBytes_FromStringAndSize(<char *>base + at, inner.length))
                 at += inner.length
+            self._weight += _ATTRIBUTE_WEIGHT + count * _VALUE_WEIGHT
             if name in attributes:
                 # A server that names an attribute twice; nothing is lost.
                 had = attributes[name]
@@ -370,6 +399,9 @@ cdef class Framer:
                 return name
         # Replaced, not escaped: no name of an attribute has such bytes, and each name has to have a UTF-8 form.
         name = PyUnicode_DecodeUTF8(<char *>p, size, "replace")
+        if size > _LONGEST_NAME:
+            # These are kept as long as the connection, so nobody may fill memory with them.
+            return name
         if place < len(names):
             names[place] = name
         elif place < 256:

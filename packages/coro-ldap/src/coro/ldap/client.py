@@ -316,12 +316,7 @@ class client:
 
         op: encoded, or an object of `coro.ldap.protocol`.  Raises LDAPTimeout and ConnectionLost.
         """
-        pending = self.link.start(op, _plain(controls), self.default_timeout)
-        while True:
-            tag, payload = pending.next(self.default_timeout)
-            if tag in (4, 19, 25):
-                continue
-            return _reply(payload)
+        return _reply(self.link.ask(op, _plain(controls), self.default_timeout))
 
     def operation(
         self,
@@ -497,6 +492,8 @@ class client:
                     raise pending.failure from None
                 raise
             if not isinstance(result, Result):
+                # The answer may still come, and TLS with it: nothing may be sent on this connection.
+                pending.give_up("the server sent something else than the answer to StartTLS")
                 raise ProtocolError(f"expected the answer to StartTLS, got {result!r:.80}")
             if result.code:
                 raise error_for(result)

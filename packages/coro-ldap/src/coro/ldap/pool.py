@@ -21,6 +21,7 @@ Cost: for each loan a few operations on a list; memory for `size` connections an
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -40,8 +41,10 @@ from coro.ldap.exceptions import (
     NoSuchObject,
     StateError,
     Unavailable,
+    URLError,
 )
 from coro.ldap.filters import Filter
+from coro.ldap.url import LDAPUrl
 from coro.log import Facility
 
 __all__ = [
@@ -74,13 +77,23 @@ class PoolStatistics(NamedTuple):
     #: Searches that were asked of a server, and those that took the result of another one.
     searches: int
     shared: int
-    #: URLs of servers that are left alone for now.
+    #: Servers that are left alone for now: scheme and address of their URLs.
     down: tuple[str, ...]
+
+
+def _shown(url: str) -> str:
+    """A URL for logs and errors: nothing but the server, for the rest may hold a password (X-BINDPW)."""
+    try:
+        parsed = LDAPUrl(url)
+    except URLError:
+        return "the server"
+    return f"{parsed.urlscheme}://{parsed.hostport}"
 
 
 class _Server:
     def __init__(self, url: str) -> None:
         self.url = url
+        self.shown = _shown(url)
         self.down_until = 0.0
         self.lent = 0
 
@@ -96,13 +109,22 @@ class _Loan:
         self.born = self.used = time.monotonic()
 
 
+def _copy(error: Exception) -> Exception:
+    try:
+        made = copy.copy(error)
+    except Exception:
+        return error
+    made.__cause__ = error
+    return made
+
+
 class _Flight:
     """A search that is being made, for everybody who wants the same."""
 
     def __init__(self) -> None:
         self.event = coro.event()
         self.found: tuple[Entry, ...] | None = None
-        self.error: LDAPError | None = None
+        self.error: Exception | None = None
 
 
 class Pool:
@@ -153,6 +175,7 @@ class Pool:
         self._connected = self._failed = self._searches = self._shared = 0
         self._flights: dict[Any, _Flight] = {}
         self._cache: OrderedDict[Any, tuple[float, tuple[Entry, ...]]] = OrderedDict()
+        self._era = 0  # how often the cache was cleared
 
     def __repr__(self) -> str:
         return f"<Pool of {len(self._servers)} LDAP servers, {len(self._out)} of {self._size} connections in use>"
@@ -166,7 +189,7 @@ class Pool:
     def statistics(self) -> PoolStatistics:
         """Numbers about it."""
         now = time.monotonic()
-        down = tuple(one.url for one in self._servers if one.down_until > now)
+        down = tuple(one.shown for one in self._servers if one.down_until > now)
         return PoolStatistics(
             len(self._out), len(self._idle), self._connected, self._failed, self._searches, self._shared, down
         )
@@ -185,17 +208,20 @@ class Pool:
     def connection(self) -> Iterator[client]:
         """A connection for the thread that runs the block, logged in as `bind` does it.
 
-        A login of another user belongs on a connection of its own, see `check_password`; if there was one, the
-        connection is closed behind the block.  Raises LDAPTimeout if none was free in time; if no server can be
-        reached, the error of the only one, or a ConnectionLost that names each; what `bind` raises; StateError if the
-        pool is closed.
+        A login of another user belongs on a connection of its own, see `check_password`; if there was one, of
+        whatever kind, or an attempt at one, the connection is closed behind the block.  So it is if there are
+        operations that the block has begun and not ended.  Raises LDAPTimeout if none was free in time; if no server
+        can be reached, the error of the only one, or a ConnectionLost that names each; what `bind` raises; StateError
+        if the pool is closed.
         """
         loan = self._borrow()
-        owner = loan.directory.bound_as
+        link = loan.directory.link
+        logins = link.logins
         try:
             yield loan.directory
         finally:
-            self._give_back(loan, loan.directory.bound_as == owner)
+            # Not who was logged in last as far as this side knows: a login may have been interrupted past its success.
+            self._give_back(loan, link.logins == logins and not link.statistics().pending)
 
     def _borrow(self) -> _Loan:
         try:
@@ -215,13 +241,13 @@ class Pool:
             raise
         return loan
 
-    def _give_back(self, loan: _Loan, same_user: bool) -> None:
+    def _give_back(self, loan: _Loan, as_it_was: bool) -> None:
         self._out.discard(loan)
         loan.server.lent -= 1
         loan.used = time.monotonic()
         young = loan.used - loan.born < self._max_age
         try:
-            if loan.directory.alive and same_user and young and not self._closed:
+            if loan.directory.alive and as_it_was and young and not self._closed:
                 self._idle.append(loan)
             else:
                 loan.directory.close()
@@ -256,12 +282,12 @@ class Pool:
                 self._failed += 1
                 server.down_until = time.monotonic() + self._retry
                 failures.append((server, exc))
-                LOG("cannot use server", server.url, repr(exc))
+                LOG("cannot use server", server.shown, repr(exc))
         if self._closed:
             raise StateError("expected an open pool, it has been closed")
         if len(failures) == 1:
             raise failures[0][1]
-        text = "; ".join(f"{server.url}: {exc}" for server, exc in failures)
+        text = "; ".join(f"{server.shown}: {exc}" for server, exc in failures)
         raise ConnectionLost(f"expected one of {len(failures)} servers to be there, none is: {text}") from failures[0][
             1
         ]
@@ -288,7 +314,7 @@ class Pool:
                     pass
                 return True
             except LDAPError as exc:
-                LOG("connection no longer works", loan.server.url, repr(exc))
+                LOG("connection no longer works", loan.server.shown, repr(exc))
             except BaseException:
                 self._out.discard(loan)
                 loan.server.lent -= 1
@@ -349,7 +375,8 @@ class Pool:
             if flight.found is not None:
                 return list(flight.found)
             if flight.error is not None:
-                raise flight.error
+                # Each raise adds a traceback, so everybody gets one of his own.
+                raise _copy(flight.error)
             # The thread that searched was interrupted: this one does it now.
         raise StateError("expected an open pool, it has been closed")
 
@@ -366,20 +393,23 @@ class Pool:
 
     def _fly(self, key: Any, base: str, scope: int, filter: Any, names: Any) -> tuple[Entry, ...]:
         flight = self._flights[key] = _Flight()
+        era = self._era
         try:
             found = self._search(base, scope, filter, names)
             flight.found = found
-            if self._ttl > 0 and not self._closed:
+            if self._ttl > 0 and not self._closed and era == self._era:
                 self._cache[key] = time.monotonic() + self._ttl, found
                 self._cache.move_to_end(key)
                 while len(self._cache) > self._cache_size:
                     self._cache.popitem(last=False)
             return found
-        except LDAPError as exc:
+        except Exception as exc:
+            # Of all kinds: were it only the results of servers, everybody would try by turns to reach one that is down.
             flight.error = exc
             raise
         finally:
-            del self._flights[key]
+            if self._flights.get(key) is flight:
+                del self._flights[key]
             flight.event.set()
 
     def _search(self, base: str, scope: int, filter: Any, names: Any) -> tuple[Entry, ...]:
@@ -421,8 +451,10 @@ class Pool:
         raise failure
 
     def clear(self) -> None:
-        """Forget the results that are kept."""
+        """Forget the results that are kept, and do not keep those of searches that are under way."""
+        self._era += 1
         self._cache.clear()
+        self._flights.clear()
 
 
 # ---- groups of servers that have a name

@@ -150,6 +150,126 @@ def test_the_login_of_a_user_stays_apart() -> None:
     assert names == [["cn=reader", "cn=user"], ["cn=user"], ["cn=reader"]]
 
 
+LOGINS = {
+    "sasl_bind": lambda one: one.sasl_bind("", "EXTERNAL"),
+    "simple_bind": lambda one: one.simple_bind("cn=admin", "x"),
+    "the same name": lambda one: one.simple_bind("", ""),
+    "send_message": lambda one: one.send_message(BindRequest("cn=admin", b"x")),
+    "operation": lambda one: one.link.request(BindRequest("cn=admin", b"x"), (), HANG),
+}
+
+
+@pytest.mark.parametrize("how", LOGINS)
+@in_loop
+def test_nobody_inherits_the_login_of_another(how: str) -> None:
+    """A pool without a login: who comes next is nobody, whatever way the one before has logged in."""
+    with Scripted() as server, pool(server, size=1) as directory:
+        with directory.connection() as one:
+            LOGINS[how](one)
+        with directory.connection() as two:
+            assert two is not one and two.bound_as == ""
+        assert not one.alive
+
+
+@in_loop
+def test_nobody_inherits_a_login_that_was_interrupted() -> None:
+    """The server says success, the thread is interrupted in the same moment: it is logged in all the same."""
+    client: list = []
+
+    def script(peer: Conversation) -> None:
+        request = peer.next()
+        if isinstance(request.op, BindRequest):
+            peer.answer(request)
+            until_done(client[0].link._pending.get(request.id))
+            threads[0].shutdown()
+        peer.serve()
+
+    def until_done(pending) -> None:
+        while not pending.done:
+            coro.yield_slice()
+
+    def login(directory: Pool) -> None:
+        with directory.connection() as one:
+            client.append(one)
+            one.simple_bind("cn=admin", "x")
+
+    with Scripted(script) as server, pool(server, size=1) as directory:
+        threads = [coro.spawn(login, directory)]
+        threads[0].join()
+        with directory.connection() as two:
+            assert two is not client[0]
+
+
+@in_loop
+def test_what_a_block_has_left_under_way_is_closed_with_its_connection() -> None:
+    def script(peer: Conversation) -> None:
+        peer.entry(peer.next())
+        peer.serve()
+
+    with Scripted(script) as server, pool(server, size=1) as directory:
+        with directory.connection() as one:
+            search = one.stream(SearchRequest())
+        with directory.connection() as two:
+            assert two is not one and not one.alive
+        search.close()
+
+
+@in_loop
+def test_everybody_hears_of_one_failure() -> None:
+    """A server that is down is tried once for all who want the same, not by each of them in turn."""
+    go = coro.event()
+
+    def login(one) -> None:
+        go.wait()
+        raise ConnectionResetError("gone")
+
+    with Scripted() as server, pool(server, bind=login, retry=0) as directory:
+        threads = [coro.spawn(directory.search, "cn=x") for _ in range(50)]
+        while directory.statistics().shared < 49:
+            coro.yield_slice()
+        coro.spawn(go.set)
+        errors = []
+        for thread in threads:
+            with pytest.raises(ConnectionResetError) as caught:
+                thread.get()
+            errors.append(caught.value)
+        assert directory.statistics().failed == 1
+        assert len({id(error) for error in errors}) == 50
+
+
+@in_loop
+def test_what_was_under_way_before_clear_is_not_kept() -> None:
+    go = coro.event()
+
+    def script(peer: Conversation) -> None:
+        while (request := peer.next()) is not None and not isinstance(request.op, UnbindRequest):
+            go.wait()
+            peer.answer(request)
+
+    with Scripted(script) as server, pool(server, ttl=1000.0) as directory:
+        old = coro.spawn(directory.search, "cn=x")
+        while not searches(server):
+            coro.yield_slice()
+        directory.clear()
+        new = coro.spawn(directory.search, "cn=x")  # does not get what was asked before
+        while searches(server) < 2:
+            coro.yield_slice()
+        go.set()
+        assert old.get() == new.get() == []
+        directory.search("cn=x")
+        assert searches(server) == 2  # the second result was kept
+
+
+@in_loop
+def test_no_password_of_a_url_is_shown() -> None:
+    url = "ldap://127.0.0.1:1/dc=x????bindname=cn=x,X-BINDPW=secret"
+    with pool(url, url, retry=1000.0) as directory:
+        with pytest.raises(ConnectionLost) as caught:
+            directory.search("")
+        assert "secret" not in f"{caught.value}{directory.statistics()}{directory!r}"
+        assert directory.statistics().down == ("ldap://127.0.0.1:1",) * 2
+
+
 @in_loop
 def test_a_closed_pool() -> None:
     with Scripted() as server:

@@ -57,8 +57,8 @@ class Link:
         secure: bool = False,
         max_message: int = 1048576,
         on_notice: Callable[[ExtendedResponse], object] | None = None,
-        high: int = 1048576,
-        limit: int = 67108864,
+        high: int = 4194304,
+        limit: int = 268435456,
         most: int = 100,
     ) -> None: ...
     @property
@@ -69,6 +69,8 @@ class Link:
     def error(self) -> BaseException | None: ...
     @property
     def waiting(self) -> int: ...
+    @property
+    def logins(self) -> int: ...
     @property
     def sock(self) -> Any: ...
     @property

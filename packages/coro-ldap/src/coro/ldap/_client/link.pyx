@@ -17,9 +17,9 @@
 * After the answer to StartTLS it is the reader that does the handshake, because nothing may be read in between.  What
   has arrived behind that answer in clear text is refused: somebody on the way could have put it there.
 
-Results that nobody has fetched are counted in bytes.  Above `HIGH` the reader stops, and TCP makes the server wait,
-unless some thread waits for an answer with nothing there: then reading goes on, and the search that holds most of what
-is in memory is given up at `LIMIT`.
+Results that nobody has fetched are counted with the memory that they take.  Above `HIGH` the reader stops, and TCP
+makes the server wait, unless some thread waits for an answer with nothing there: then reading goes on, and the search
+that holds most of what is in memory is given up at `LIMIT`, which is for all searches of the connection together.
 
 Cost: two threads a connection; for each turn of the loop one system call in each direction; for a request one object
 and two switches.  It is compiled because logins by the hundred thousand are what directories are for: the same in
@@ -34,6 +34,7 @@ Invariants:
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t
 
 from coro.capi cimport (WAIT_OBJECT, TimerTarget, coro, deadline_after, require_abi, running_thread, sock, suspend,
                         timer_add, timer_cancel, wake)
@@ -78,9 +79,9 @@ cdef extern from *:
 
 LOG = Facility("ldap")
 RECEIVED = 1 << 16
-#: Bytes of results that nobody has fetched: where reading stops, where it goes on, and where a search is given up.
-HIGH = 1 << 20
-LIMIT = 64 << 20
+#: Bytes of memory of results that nobody has fetched: where reading stops, and where a search is given up.
+HIGH = 4 << 20
+LIMIT = 256 << 20
 #: Requests under way at most.
 MOST = 100
 #: Seconds that a farewell may take.
@@ -89,6 +90,8 @@ FAREWELL = 2.0
 cdef enum:
     _RECEIVED = 65536
     _MAX_ID = 0x7FFFFFFF
+    # What a message that waits costs beside its bytes: bytes object, tuple, numbers.
+    _MESSAGE_WEIGHT = 192
     _ENTRY = 4
     _REFERENCE = 19
     _INTERMEDIATE = 25
@@ -106,7 +109,7 @@ class LinkStatistics(NamedTuple):
     late: int
     bytes_in: int
     bytes_out: int
-    #: Bytes of results that nobody has fetched.
+    #: Bytes of memory that results take which nobody has fetched.
     buffered: int
 
 
@@ -151,6 +154,11 @@ cdef class Pending(TimerTarget):
     cdef bint _expired
     cdef coro _thread           # it waits
 
+    def __del__(self):
+        # Done and forgotten, with results that nobody has fetched.
+        if self._size and self._link is not None:
+            self._link._fetched(self._drop())
+
     def __repr__(self):
         return f"<Pending {self.id}{' done' if self.done else ''}>"
 
@@ -168,7 +176,7 @@ cdef class Pending(TimerTarget):
         """
         cdef Py_ssize_t size
         if not self._ready():
-            self._wait(timeout)
+            self._wait(timeout, 0)
         if self._items:
             tag, payload, size = self._items.popleft()
             if size:
@@ -188,13 +196,13 @@ cdef class Pending(TimerTarget):
         """
         if not self._ready() and self.error is None:
             self._check_alone()
-            self._wait_until(timeout)
+            self._wait_until(timeout, 0)
         return self._ready() or self.error is not None
 
-    cdef int _wait(self, object timeout) except -1:
+    cdef int _wait(self, object timeout, int64_t deadline) except -1:
         self._check_alone()
         try:
-            self._wait_until(timeout)
+            self._wait_until(timeout, deadline)
             if not self._ready():
                 if self.error is not None:
                     raise again(self.error)
@@ -211,8 +219,8 @@ cdef class Pending(TimerTarget):
             raise StateError("expected to be asked before the last answer was fetched: there is no other")
         return 0
 
-    cdef int _wait_until(self, object timeout) except -1:
-        """Wait for something, the end, or the time."""
+    cdef int _wait_until(self, object timeout, int64_t deadline) except -1:
+        """Wait for something, the end, or the time: `deadline` in ticks, or if it is 0, `timeout` seconds from now."""
         cdef Link link = self._link
         cdef coro me = running_thread()
         link.waiting += 1
@@ -222,7 +230,7 @@ cdef class Pending(TimerTarget):
         self._expired = False
         try:
             if timeout is not None and self.error is None:
-                timer_add(self, deadline_after(timeout))
+                timer_add(self, deadline if deadline else deadline_after(timeout))
             while not (self._ready() or self.error is not None or self._expired):
                 suspend(me, WAIT_OBJECT, link)
         finally:
@@ -292,12 +300,13 @@ cdef class Alone:
 
 
 cdef class Link:
-    """Link(sock, *, name="", secure=False, max_message=1048576, on_notice=None, high=1048576, limit=67108864, most=100)
+    """Link(sock, *, name="", secure=False, max_message=1048576, on_notice=None, high=4194304, limit=268435456,
+         most=100)
 
     See above.  sock: connected, with TLS if it is to have it at once.
 
     name: for threads and errors.  on_notice: called with each unsolicited `ExtendedResponse` (RFC 4511, 4.4).  most:
-    requests under way at most; further ones wait.
+    requests under way at most; further ones wait.  high, limit: bytes of memory, see above.
     """
 
     cdef readonly str name
@@ -312,6 +321,7 @@ cdef class Link:
     cdef object _framer, _on_notice
     cdef readonly dict _pending
     cdef public int _last_id
+    cdef readonly Py_ssize_t logins         # requests sent that may have changed who is logged in
     cdef list _output
     cdef coro _writer, _reader
     cdef bint _writer_waits, _closing, _paused
@@ -406,19 +416,28 @@ cdef class Link:
         pending.context = context
         self._pending[number] = pending
         self._operations += 1
+        if answer == 1 or context is not None:
+            self.logins += 1
         self._send(message, idle)
         return pending
 
     cpdef bytes ask(self, op, controls=(), timeout=None):
         """Send a request and wait for its answer, whatever its result is: the whole message, not decoded.
 
-        Intermediate responses are left out.  timeout: seconds for the answer.  Raises what `start` and `Pending.next`
+        Intermediate responses are left out, and move no deadline; neither are the results of a search, which do.
+        timeout: seconds for the answer.  Raises what `start` and `Pending.next`
         raise.
         """
         cdef Pending pending = self.start(op, controls, timeout)
+        return self._answer_to(pending, timeout)
+
+    cdef bytes _answer_to(self, Pending pending, object timeout):
+        cdef int64_t deadline = 0
+        if timeout is not None and pending._answer != 5 and not pending._ready() and pending.error is None:
+            deadline = deadline_after(timeout)
         while True:
             if not pending._ready():
-                pending._wait(timeout)
+                pending._wait(timeout, deadline)
             if not pending._items:
                 pending._final_fetched = True
                 return pending._final
@@ -622,9 +641,11 @@ cdef class Link:
                     self.sock.sendall(output[0])
         except (OSError, ClosedError) as exc:
             # What the server said last may explain it; the reader comes upon the end by itself, and soon.
-            with _coro.move_on_after(0.5):
-                self._ended.wait()
-            self.end(ConnectionLost(f"the connection to {self.name} broke: {exc}"), exc)
+            try:
+                with _coro.move_on_after(0.5):
+                    self._ended.wait()
+            finally:
+                self.end(ConnectionLost(f"the connection to {self.name} broke: {exc}"), exc)
         except BaseException as exc:
             self.end(ConnectionLost("the thread that writes to the connection was interrupted"), exc)
             raise
@@ -632,7 +653,7 @@ cdef class Link:
     def _read(self):
         cdef bytes data
         cdef Py_ssize_t size
-        cause = None
+        cause = failed = None
         self._reader = running_thread()
         try:
             while self.alive:
@@ -645,7 +666,11 @@ cdef class Link:
                     where = " within a message" if self._framer.buffered else " without a word"
                     raise ConnectionLost(f"{self.name} closed the connection{where}")
                 self._bytes_in += size
-                self._take(self._framer.receive(data), size)
+                self._take(self._framer.receive(data))
+                # A bad message behind good ones: nobody has to wait until more comes.
+                failed = self._framer.failed
+                if failed is not None:
+                    raise failed
         except (LDAPError, OSError, EOFError, ClosedError) as exc:
             cause = exc
         except Exception as exc:
@@ -658,15 +683,18 @@ cdef class Link:
         own = isinstance(cause, LDAPError)
         self.end(cause if own else ConnectionLost(f"the connection to {self.name} broke: {cause}"), cause)
 
-    cdef int _take(self, list found, Py_ssize_t size) except -1:
+    cdef int _take(self, list found) except -1:
         cdef dict table = self._pending
-        cdef Py_ssize_t place = 0, count = len(found)
-        cdef Py_ssize_t share = size // count if count else 0
+        cdef list weights = self._framer.weights
+        cdef Py_ssize_t place = 0, count = len(found), batch = 0, share = 0
         cdef Pending pending
         cdef int tag
         for number, kind, payload in found:
             place += 1
             tag = kind
+            if tag == _ENTRY:
+                share = weights[batch]
+                batch += 1
             pending = table.get(number)
             if pending is None:
                 if number == 0:
@@ -679,10 +707,12 @@ cdef class Link:
                     raise ProtocolError(
                         f"expected the answer {pending._answer} to an operation, got {tag}", number, tag
                     )
+                if tag != _ENTRY:
+                    share = PyBytes_GET_SIZE(payload) + _MESSAGE_WEIGHT
                 self._buffered += share
                 pending._put(tag, payload, share)
-                if pending._size > self._limit:
-                    self._too_much(pending)
+                if self._buffered > self._limit:
+                    self._too_much()
                 continue
             if tag != pending._answer:
                 raise ProtocolError(f"expected the answer {pending._answer} to an operation, got {tag}", number, tag)
@@ -700,8 +730,17 @@ cdef class Link:
             self._go_on()
         return 0
 
-    cdef int _too_much(self, Pending pending) except -1:
-        cdef Py_ssize_t size = pending._size
+    cdef int _too_much(self) except -1:
+        """Give up what holds most."""
+        cdef Pending pending = None, one
+        cdef Py_ssize_t size = 0
+        for each in self._pending.values():
+            one = <Pending>each
+            if one._size > size:
+                pending = one
+                size = one._size
+        if pending is None:
+            return 0
         pending.give_up("its results were not fetched")
         pending.error = TooMuchBuffered(
             f"expected the results of a search to be fetched, {size} bytes of them are waiting; use pages, or a "
@@ -728,7 +767,7 @@ cdef class Link:
         result = decode(payload).op
         if not isinstance(result, Result) or result.code:
             return 0
-        if self._framer.buffered:
+        if self._framer.buffered or self._framer.failed is not None:
             raise ProtocolError(INJECTED)
         try:
             self._use(pending.context(self.sock))

@@ -100,6 +100,11 @@ class Search:
         """Abandon what has not come yet (RFC 4511, 4.11)."""
         self._pending.give_up()
 
+    def __del__(self) -> None:
+        pending = getattr(self, "_pending", None)
+        if pending is not None and not pending.done:
+            pending.give_up("the search was forgotten")
+
     def __enter__(self) -> Search:
         return self
 
