@@ -357,7 +357,7 @@ class Backend:
             library.tickets = None
             library.tls_1_0_tickets = list(library.tls_1_0_tickets)
             library.sessionID = getRandomBytes(32)  # the server repeats it if it takes the ticket (RFC 5077, 3.4)
-        library.serverName = _sni(hostname) or ""
+        library.serverName = _sni(hostname)
         return library if library.valid() else None
 
 
