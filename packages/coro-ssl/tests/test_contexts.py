@@ -75,6 +75,7 @@ def test_what_is_refused(folder, authority, issued):
         (lambda: new_ctx(alpn=["\xe9"]), "ASCII"),
         (lambda: new_ctx(alpn=["x" * 255] * 256), "do not fit"),
         (lambda: new_ctx(ca=issued.key_pem, backend="tlslite"), "authority's certificate in PEM"),
+        (lambda: new_ctx(issued.pem, sni={"\xfc" * 70: issued.pem}), "a key of sni, is no host name"),
         (lambda: new_ctx(issued.pem, crl=issued.cert_pem), "list of revoked certificates in PEM"),
         (lambda: new_ctx(alpn=["x" * 256]), "1 to 255"),
         (lambda: new_ctx(client_auth="maybe"), "client_auth"),
@@ -247,10 +248,14 @@ def test_clients_show_certificates(made, authority, issued, version):
 @pytest.mark.parametrize("version", VERSIONS)
 @in_loop
 def test_several_certificates(made, authority, issued, version):
-    hosts = {host: authority.issue(host) for host in ("a.example.org", "*.example.com")}
+    hosts = {host: authority.issue(host) for host in ("a.example.org", "*.example.com", "b\xfccher.example")}
     server = made(
         issued.pem,
-        sni={"A.example.org": hosts["a.example.org"].pem, "*.example.com": tuple(_pair(hosts["*.example.com"]))},
+        sni={
+            "A.example.org.": hosts["a.example.org"].pem,
+            "*.example.com": tuple(_pair(hosts["*.example.com"])),
+            "B\xfccher.example": hosts["b\xfccher.example"].pem,
+        },
         alpn=["x"],
         maximum_version=version,
     )
@@ -258,6 +263,7 @@ def test_several_certificates(made, authority, issued, version):
     for name, shown in (
         ("a.example.org", hosts["a.example.org"]),
         ("b.example.com", hosts["*.example.com"]),
+        ("b\xfccher.example", hosts["b\xfccher.example"]),
         ("a.b.example.com", issued),
         ("elsewhere.net", issued),
         (None, issued),
@@ -342,6 +348,20 @@ def test_sessions_are_resumed(made, authority, issued, version):
     assert here.session_reused is False
     here.close()
     there.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@in_loop
+def test_sessions_with_an_address_are_resumed(made, authority, version):
+    """No name is sent then (RFC 6066 section 3), and the session is found again all the same."""
+    server = made(authority.issue("127.0.0.1", "::1").pem, maximum_version=version)
+    client = made(ca=authority.pem)
+    for name, resumed in (("127.0.0.1", False), ("127.0.0.1", True), ("::1", False), ("[::1]", True)):
+        here, there = wrapped(client, server, name)
+        with here, there:
+            there.send(b"x")
+            assert here.recv(1) == b"x"
+            assert here.session_reused is there.session_reused is resumed
 
 
 @in_loop

@@ -234,7 +234,19 @@ def _host(name: str) -> str:
         raise TypeError(f"expected server_hostname as text, not {type(name).__name__}: {name!r}")
     if any(c.isspace() or c == "\0" for c in name):
         raise ValueError(f"{name!r} is no host name: pass the name without spaces")
+    if name[:1] == "[" and name[-1:] == "]":  # an IPv6 address as in a URL
+        return name[1:-1]
     return name.removesuffix(".")
+
+
+def _asked(host: str) -> str:
+    """A host name as clients ask for it: in ASCII (RFC 6066 section 3), without the dot at its end."""
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode("ascii")
+        except UnicodeError as e:
+            raise ValueError(f"{host!r}, a key of sni, is no host name: {e}") from e
+    return host.lower().removesuffix(".")
 
 
 def _made(backend: str, settings: Settings) -> Any:
@@ -345,12 +357,12 @@ def new_ctx(
         raise ValueError(f"the names of {len(protocols)} protocols do not fit into a hello: pass fewer")
     if handshake_timeout is not None:
         handshake_timeout = arguments.seconds(handshake_timeout, "handshake_timeout")
-    others = dict(sni or {})
+    others = [(_asked(host), pair) for host, pair in (sni or {}).items()]
 
     def read() -> Settings:
         return Settings(
             chain=None if cert is None else chain_of(cert, key, chain),
-            names={host: _pair(pair) for host, pair in others.items()},
+            names={host: _pair(pair) for host, pair in others},
             password=password,
             verify=verify,
             check_hostname=check_hostname,
