@@ -107,7 +107,12 @@ def test_nobody_there() -> None:
     done = run("probe", f"127.0.0.1:{port}")
     assert done.returncode == 1
     assert done.stderr.startswith(f"python -m coro.ssl probe: 127.0.0.1:{port}: ")
-    assert run("probe", "127.0.0.1:nothing").returncode == 2
+
+
+def test_mistakes_in_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["127.0.0.1:nothing"], ["127.0.0.1:1", "--alpn", "\xe9"], ["127.0.0.1:1", "--alpn", "x" * 256]):
+        assert main(["probe", *arguments]) == 2
+        assert "expected" in capsys.readouterr().err
 
 
 def _closed_port() -> int:
@@ -193,6 +198,21 @@ def test_servers_that_never_come_to_tls(said: bytes | None, capsys: pytest.Captu
     what = "did not begin TLS within 0.05 seconds" if said is None else "closed the connection before TLS could begin"
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"python -m coro.ssl probe: 127.0.0.1:{port}: ") and what in line
+
+
+def test_a_server_without_tls() -> None:
+    def look() -> Any:
+        def answer(conn: Any, address: Any) -> None:
+            conn.recv(1000)
+            conn.send(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+        with coro.Server(answer, ("127.0.0.1", 0)) as server:
+            return _probe.probe(*server.addresses[0][:2], timeout=tls_peers.LIMIT)
+
+    found = coro.run(look)
+    assert found["trusted"] is False and not any(found["versions"].values())
+    [warning] = found["warnings"]
+    assert "no TLS is offered" in warning and warning in _probe.text(found)
 
 
 def test_a_limit_of_another_is_not_taken_for_silence() -> None:

@@ -61,11 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _probe(options: argparse.Namespace) -> int:
     import coro
+    from coro.ssl import _context
     from coro.ssl import _probe as probing
 
     try:
         host, port = probing.address(options.address)
-        protocols = [one for one in options.alpn.split(",") if one]
+        protocols = [_context.protocol(one) for one in options.alpn.split(",") if one]
     except ValueError as e:
         print(f"python -m coro.ssl probe: {e}", file=sys.stderr)
         return 2

@@ -24,7 +24,7 @@ from coro._runtime import arguments
 from coro.ssl._material import Chain, Material, chain_of, material
 from coro.tls import HandshakeTimeout, TLSStream, UnsupportedError, wrapped
 
-__all__ = ["Context", "ContextStatistics", "Settings", "new_ctx"]
+__all__ = ["Context", "ContextStatistics", "Settings", "new_ctx", "protocol"]
 
 #: Seconds that a handshake may take.
 HANDSHAKE_TIMEOUT = 10.0
@@ -352,7 +352,7 @@ def new_ctx(
         client_auth = "none" if client_ca is None else "required"
     if cert is None and (sni or key is not None):
         raise ValueError("pass cert, the certificate for clients that ask for no name")
-    protocols = tuple(_protocol(one) for one in (alpn or next_protos or ()))
+    protocols = tuple(protocol(one) for one in (alpn or next_protos or ()))
     if sum(len(one) + 1 for one in protocols) > 65533:  # RFC 7301 section 3.1
         raise ValueError(f"the names of {len(protocols)} protocols do not fit into a hello: pass fewer")
     if handshake_timeout is not None:
@@ -398,7 +398,8 @@ def _check_types(alpn: Any, next_protos: Any, sni: Any, password: Any, ciphers: 
             raise TypeError(f"expected names with colons between them as {what}, not {type(value).__name__}")
 
 
-def _protocol(name: str | bytes) -> str:
+def protocol(name: str | bytes) -> str:
+    """The name of a protocol for ALPN as text. ValueError for one that cannot be sent, TypeError for another object."""
     if not isinstance(name, (str, bytes)):
         raise TypeError(f"expected the name of a protocol as text or bytes, not {type(name).__name__}: {name!r}")
     text = name.decode("latin-1") if isinstance(name, bytes) else name

@@ -381,7 +381,9 @@ def _warnings(found: dict[str, Any]) -> list[str]:
     for version in OLD_VERSIONS:
         if found["versions"][version]:
             out.append(f"{version} is offered, and broken: turn it off (RFC 8996)")
-    if not found["versions"]["TLSv1.3"]:
+    if not any(found["versions"].values()):
+        out.append("no TLS is offered at this port; some protocols begin without it, see --starttls")
+    elif not found["versions"]["TLSv1.3"]:
         out.append("TLS 1.3 is not offered")
     weak = [c for c in found["ciphers"].get("TLSv1.2", []) if "ECDHE" not in c and "DHE" not in c]
     if weak:
