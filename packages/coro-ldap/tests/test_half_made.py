@@ -5,7 +5,7 @@ from pathlib import Path
 import half_made
 import pytest
 
-outcomes = half_made.fixture("coro-ldap", Path(__file__).with_name("samples.py"))
+outcomes = half_made.fixture("coro-ldap", Path(__file__).with_name("ldap_samples.py"))
 
 
 @pytest.mark.parametrize("name", half_made.names("coro-ldap"))

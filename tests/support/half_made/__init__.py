@@ -2,10 +2,10 @@
 
 A test of a package says which distribution it means, and how whole objects are made where `cls()` is not enough:
 
-    SAMPLES = {"coro.example.Thing": lambda: Thing(1), ...}         # in samples.py
+    SAMPLES = {"coro.example.Thing": lambda: Thing(1), ...}         # in example_samples.py
 
     NAMES = half_made.names("coro-example")
-    outcomes = half_made.fixture("coro-example", Path(__file__).with_name("samples.py"))
+    outcomes = half_made.fixture("coro-example", Path(__file__).with_name("example_samples.py"))
 
     @pytest.mark.parametrize("name", NAMES)
     def test_no_use_of_a_class_crashes(outcomes, name):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import http_samples
 import pytest
-import samples
 from http_support import in_loop, serving, talk
 
 from coro.http import _connection, h1, ws
@@ -42,9 +42,9 @@ def test_a_connection_that_is_being_served_is_not_served_again() -> None:
 @pytest.mark.parametrize(
     ("make", "arguments"),
     [
-        (samples.connection, lambda: (None, samples.Stream(), None, samples.registry())),
-        (samples.websocket, lambda: (samples.Stream(), ws.Codec("server"))),
-        (samples.codec, lambda: ("server",)),
+        (http_samples.connection, lambda: (None, http_samples.Stream(), None, http_samples.registry())),
+        (http_samples.websocket, lambda: (http_samples.Stream(), ws.Codec("server"))),
+        (http_samples.codec, lambda: ("server",)),
     ],
 )
 @in_loop
