@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, boundscheck=False, wraparound=False
+# cython: embedsignature=True, embedsignature.format=clinic
 """The state machines of a connection and its channels, in both roles, without I/O: bytes in, events out, and back.
 
 What a frame is: section 4.2.3 of the specification; contents 4.2.6; the order of the handshake 2.2.4; channels 2.2.5.
@@ -77,6 +78,7 @@ cdef enum:
     FRAME_ROOM = 8              # of a frame around its payload: type, channel, length, end
     BASIC = 60                  # the one class with content
     COPIED = 16384              # bodies up to this many bytes are copied into the buffer
+    SPARE = 4096                # bytes of memory for the head of a message that is kept for the next one
     SMALL_FRAME = 1 << 20       # methods and headers, where frames have no limit
     LARGE_FRAME = 1 << 20       # bodies that we send, where frames have no limit
     NO_TAG = 0
@@ -225,17 +227,22 @@ cdef class Properties:
         given = dict(mapping or {}, **properties)
         put_basic_properties(o, given)
         self.data = o.take()
+        self.found = None
         self.depth = 16
+
+    cdef bytes encoding(self):
+        # (None: __init__ was not called)
+        return NO_PROPERTIES if self.data is None else self.data
 
     cdef dict decoded(self):
         if self.found is None:
-            self.found = decode_properties(self.data, self.depth)
+            self.found = decode_properties(self.encoding(), self.depth)
         return self.found
 
     @property
     def encoded(self):
         """Flags and values as they stand in a content header."""
-        return self.data
+        return self.encoding()
 
     def keys(self):
         """The names of those that are set."""
@@ -253,10 +260,10 @@ cdef class Properties:
     def __eq__(self, other):
         if not isinstance(other, Properties):
             return NotImplemented
-        return self.data == (<Properties>other).data
+        return self.encoding() == (<Properties>other).encoding()
 
     def __hash__(self):
-        return hash(self.data)
+        return hash(self.encoding())
 
     def __repr__(self):
         return f"Properties({self.decoded()!r})"
@@ -332,7 +339,7 @@ cdef class Message:
     def properties(self):
         """The properties that are set, by the names that AMQP gives them."""
         if self.found is None:
-            self.found = decode_properties(self.header, self.depth)
+            self.found = decode_properties(NO_PROPERTIES if self.header is None else self.header, self.depth)
         return self.found
 
     @property
@@ -517,6 +524,8 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
     cdef unsigned char *tail            # a part of a frame
     cdef Py_ssize_t tail_size, tail_room
     cdef Output out
+    cdef Output spare                   # see scratch()
+    cdef bint receiving
     cdef list pieces
     cdef Py_ssize_t pieces_size
     cdef str seen_tag, last_exchange, last_key
@@ -531,6 +540,8 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
     def __init__(
         self, role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134217728, max_table_depth=16
     ):
+        if self.out is not None:
+            raise RuntimeError("a Protocol cannot be initialised twice: make a new one")
         if role not in ("client", "server"):
             raise ValueError(f"expected the role 'client' or 'server', got {role!r}")
         if frame_max != 0 and not 4096 <= frame_max <= 0xffffffff:
@@ -585,7 +596,7 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
 
     # ---- what comes
 
-    def receive(self, bytes data):
+    def receive(self, bytes data not None):
         """Take what came. Returns a list of events, each a tuple ``(channel number, what)``.
 
         What it is: a method, as an object of ``spec``; a ``Message``; ``HEADER_OK`` or a ``VersionRefused``. Raises
@@ -598,12 +609,15 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         cdef list events = []
         if self.error is not None:
             raise self.error
+        if self.receiving:
+            raise StateError("expected receive() to return before it is called again")
         self.bytes_in += n
         if self.tail_size:
             self.keep(p, n)
             p = self.tail
             n = self.tail_size
         used = 0
+        self.receiving = True
         try:
             self.parse(p, n, &used, events)
         except ProtocolError as exc:
@@ -612,6 +626,8 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
             if not events:
                 raise
             return events
+        finally:
+            self.receiving = False
         if p == self.tail:
             if used:
                 memmove(self.tail, self.tail + used, n - used)
@@ -1016,20 +1032,37 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         self.bytes_out += n
         return 0
 
-    cdef unsigned char *begin_frame(self, int kind, int number) except NULL:
-        cdef unsigned char *p = self.out.extend(7)
+    cdef Output scratch(self):
+        """Memory for what is made of a program's values: its code may run meanwhile, and send something else, so the
+        frames are put into `out` when they are complete (`put_scratch`). One is kept for the next message."""
+        cdef Output o = self.spare
+        if o is None:
+            return Output.__new__(Output)
+        self.spare = None
+        o.size = 0
+        return o
+
+    cdef int put_scratch(self, Output o) except -1:
+        memcpy(self.out.extend(o.size), o.data, o.size)
+        self.bytes_out += o.size
+        if o.room <= SPARE:
+            self.spare = o
+        return 0
+
+    cdef unsigned char *begin_frame(self, Output out, int kind, int number) except NULL:
+        cdef unsigned char *p = out.extend(7)
         p[0] = <unsigned char>kind
         write_u16(p + 1, number)
         return p
 
-    cdef int end_frame(self, Py_ssize_t start) except -1:
+    cdef int end_frame(self, Output out, Py_ssize_t start) except -1:
         """Fill in the length of the frame that began at `start`."""
-        cdef Py_ssize_t n = self.out.size - start - 7
+        cdef Py_ssize_t n = out.size - start - 7
         if self.frame_max and <uint64_t>n > self.frame_max - FRAME_ROOM or n > <Py_ssize_t>0xffffffff:
             raise EncodeError(
                 f"expected arguments that fit a frame of {self.frame_max} bytes, which cannot be cut, got {n} bytes")
-        write_u32(self.out.data + start + 3, <uint32_t>n)
-        self.out.extend(1)[0] = END
+        write_u32(out.data + start + 3, <uint32_t>n)
+        out.extend(1)[0] = END
         self.frames_out += 1
         return 0
 
@@ -1041,9 +1074,9 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         if self.frame_max and <uint64_t>n > self.frame_max - FRAME_ROOM:
             raise EncodeError(
                 f"{method._name}: expected arguments that fit a frame of {self.frame_max} bytes, got {n} bytes")
-        self.begin_frame(METHOD, number)
+        self.begin_frame(self.out, METHOD, number)
         memcpy(self.out.extend(n), PyBytes_AS_STRING(payload), n)
-        self.end_frame(start)
+        self.end_frame(self.out, start)
         self.bytes_out += self.out.size - start
         return 0
 
@@ -1135,83 +1168,72 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
     ):
         """basic.publish with its message. Raises StateError when the channel is not open, EncodeError when a value does
         not fit."""
-        cdef Py_ssize_t start = self.out.size
+        cdef Output out = self.scratch()
         cdef bytes data
         if self.last is None or self.last.number != number or self.last.state != CHANNEL_OPEN or self.at != OPENED:
             self.usable(number)
         data = <bytes>body if type(body) is bytes else as_bytes(body)
-        try:
-            self.begin_frame(METHOD, number)
-            put_basic_publish(self.out, exchange, routing_key, mandatory, immediate)
-            self.end_frame(start)
-            self.content(number, start, data, properties)
-        except BaseException:
-            self.out.size = start
-            raise
+        self.begin_frame(out, METHOD, number)
+        put_basic_publish(out, exchange, routing_key, mandatory, immediate)
+        self.end_frame(out, 0)
+        self.content(out, number, data, properties)
 
     def deliver(
         self, int number, consumer_tag, uint64_t delivery_tag, bint redelivered, exchange, routing_key, properties, body
     ):
         """basic.deliver with its message. Raises as ``publish`` does."""
-        cdef Py_ssize_t start = self.out.size
+        cdef Output out = self.scratch()
         cdef bytes data
         self.usable(number)
         data = <bytes>body if type(body) is bytes else as_bytes(body)
-        try:
-            self.begin_frame(METHOD, number)
-            put_basic_deliver(self.out, consumer_tag, delivery_tag, redelivered, exchange, routing_key)
-            self.end_frame(start)
-            self.content(number, start, data, properties)
-        except BaseException:
-            self.out.size = start
-            raise
+        self.begin_frame(out, METHOD, number)
+        put_basic_deliver(out, consumer_tag, delivery_tag, redelivered, exchange, routing_key)
+        self.end_frame(out, 0)
+        self.content(out, number, data, properties)
 
     def send_content(self, int number, method, properties, body):
         """A method that a message follows, and the message. Raises as ``publish`` does."""
-        cdef Py_ssize_t start = self.out.size
+        cdef Output out = self.scratch()
         cdef bytes payload, data
         if not method.content:
             raise StateError(f"{method._name}: expected a method with content; use send_method")
         self.usable(number)
         data = <bytes>body if type(body) is bytes else as_bytes(body)
         payload = method.pack()
-        try:
-            self.begin_frame(METHOD, number)
-            memcpy(self.out.extend(PyBytes_GET_SIZE(payload)), PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
-            self.end_frame(start)
-            self.content(number, start, data, properties)
-        except BaseException:
-            self.out.size = start
-            raise
+        self.begin_frame(out, METHOD, number)
+        memcpy(out.extend(PyBytes_GET_SIZE(payload)), PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        self.end_frame(out, 0)
+        self.content(out, number, data, properties)
 
-    cdef int content(self, int number, Py_ssize_t start, bytes body, object properties) except -1:
-        """The header and the body; the method's frame begins at `start`."""
-        cdef Py_ssize_t at = self.out.size
+    cdef int content(self, Output out, int number, bytes body, object properties) except -1:
+        """The header and the body, behind the method's frame, which `out` of scratch() has."""
+        cdef Py_ssize_t at = out.size
         cdef Py_ssize_t size = PyBytes_GET_SIZE(body)
         cdef unsigned char *p
-        self.begin_frame(HEADER, number)
-        p = self.out.extend(12)
+        self.begin_frame(out, HEADER, number)
+        p = out.extend(12)
         write_u32(p, BASIC << 16)
         write_u64(p + 4, size)
         if properties is None:
-            write_u16(self.out.extend(2), 0)
+            write_u16(out.extend(2), 0)
         elif type(properties) is Properties:
-            encoded = (<Properties>properties).data
-            memcpy(self.out.extend(PyBytes_GET_SIZE(encoded)), PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
+            encoded = (<Properties>properties).encoding()
+            memcpy(out.extend(PyBytes_GET_SIZE(encoded)), PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
         else:
-            put_basic_properties(self.out, properties)
-        self.end_frame(at)
+            put_basic_properties(out, properties)
+            self.usable(number)                 # still: the code of a program may have run
+        self.end_frame(out, at)
+        self.put_scratch(out)
         self.messages_out += 1
         if size <= COPIED and size <= self.cut:
             if size:
-                p = self.begin_frame(BODY, number)
+                p = self.begin_frame(self.out, BODY, number)
                 write_u32(p + 3, <uint32_t>size)
                 memcpy(self.out.extend(size), PyBytes_AS_STRING(body), size)
                 self.out.extend(1)[0] = END
                 self.frames_out += 1
-            self.bytes_out += self.out.size - start
+                self.bytes_out += size + FRAME_ROOM
             return 0
-        self.bytes_out += self.out.size - start
         return self.long_body(number, body)
 
     cdef int long_body(self, int number, bytes body) except -1:
@@ -1221,7 +1243,7 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         view = memoryview(body)
         while i < size:
             n = min(self.cut, size - i)
-            p = self.begin_frame(BODY, number)
+            p = self.begin_frame(self.out, BODY, number)
             write_u32(p + 3, <uint32_t>n)
             if n <= COPIED:
                 memcpy(self.out.extend(n), PyBytes_AS_STRING(body) + i, n)
@@ -1272,9 +1294,9 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
 
     cdef int put_ack(self, int number, uint64_t delivery_tag) except -1:
         cdef Py_ssize_t start = self.out.size
-        self.begin_frame(METHOD, number)
+        self.begin_frame(self.out, METHOD, number)
         put_basic_ack(self.out, delivery_tag, False)
-        self.end_frame(start)
+        self.end_frame(self.out, start)
         self.bytes_out += self.out.size - start
         if self.idle:
             self.waker()
@@ -1285,27 +1307,27 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         cdef Py_ssize_t start = self.out.size
         if self.last is None or self.last.number != number or self.last.state != CHANNEL_OPEN or self.at != OPENED:
             self.usable(number)
-        self.begin_frame(METHOD, number)
+        self.begin_frame(self.out, METHOD, number)
         put_basic_ack(self.out, delivery_tag, multiple)
-        self.end_frame(start)
+        self.end_frame(self.out, start)
         self.bytes_out += self.out.size - start
 
     def nack(self, int number, uint64_t delivery_tag, bint multiple=False, bint requeue=True):
         """basic.nack. Raises StateError when the channel is not open."""
         cdef Py_ssize_t start = self.out.size
         self.usable(number)
-        self.begin_frame(METHOD, number)
+        self.begin_frame(self.out, METHOD, number)
         put_basic_nack(self.out, delivery_tag, multiple, requeue)
-        self.end_frame(start)
+        self.end_frame(self.out, start)
         self.bytes_out += self.out.size - start
 
     def reject(self, int number, uint64_t delivery_tag, bint requeue=True):
         """basic.reject. Raises StateError when the channel is not open."""
         cdef Py_ssize_t start = self.out.size
         self.usable(number)
-        self.begin_frame(METHOD, number)
+        self.begin_frame(self.out, METHOD, number)
         put_basic_reject(self.out, delivery_tag, requeue)
-        self.end_frame(start)
+        self.end_frame(self.out, start)
         self.bytes_out += self.out.size - start
 
     def take_output(self):

@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, boundscheck=False, wraparound=False
+# cython: embedsignature=True, embedsignature.format=clinic
 """The primitive fields of AMQP 0-9-1 and its field tables: Python values to bytes and back.
 
 The grammar is section 4.2.5 of the specification (https://www.rabbitmq.com/resources/specs/amqp0-9-1.pdf). Field tables
