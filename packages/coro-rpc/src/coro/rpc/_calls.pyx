@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """Calls over a packet stream: methods, values, deadlines, streams. The part of fast_rpc that every call goes through.
 
 A request (and a push, which is a call without an answer) begins with (big-endian)
@@ -406,7 +406,7 @@ cdef class Stream:
         return f"<Stream of {self.call.what}: {'ended' if self.call.state != WAITING else 'open'}>"
 
 
-def _upload(Pending call, iterator):
+def _upload(Pending call not None, iterator):
     (<RpcStream>call.stream).send_up(call, iterator)
 
 
@@ -800,7 +800,7 @@ cdef class RpcStream(PacketStream):
         spawn_internal(self.greeter, (number, payload), True)
         return 0
 
-    def answer(self, uint64_t number, bytes payload):
+    def answer(self, uint64_t number, bytes payload not None):
         """For the handshake."""
         self.put_bytes(REPLY, number, payload)
 
@@ -1194,7 +1194,7 @@ cdef class RpcStream(PacketStream):
                 return found
         return RemoteError(text, name, details, trace if type(trace) is str else None)
 
-    def _grant_upload(self, Pending call, n):
+    def _grant_upload(self, Pending call not None, n):
         """For tests: send more than the other side allows."""
         call.up_credit += n
 

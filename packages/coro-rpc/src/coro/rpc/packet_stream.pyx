@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """Packets over any connected stream: one-way pushes, and requests that are answered in any order.
 
     with packet_stream.PacketStream(conn, handler=answer) as packets:
@@ -181,6 +181,9 @@ cdef class Call(TimerTarget):
 
     It ends exactly once: by an answer, its time limit, ``cancel()``, or the end of the connection."""
 
+    def __dealloc__(self):
+        timer_cancel(self)      # before the fields go: with them code of a program may run, and wait
+
     cdef int limit(self, object seconds) except -1:
         """Start the clock."""
         cdef int64_t ticks
@@ -194,6 +197,9 @@ cdef class Call(TimerTarget):
     cdef int fire(self) except -1:
         if self.state == WAITING:
             self.stream.n_timeouts += 1
+            if self.thread is None:
+                # `pending` may have the only reference, and what goes with it is not for main to release.
+                spawn_internal(_let_go, (self,), True)
             self.abandon(TIMED_OUT)
         return 0
 
@@ -229,8 +235,11 @@ cdef class Call(TimerTarget):
         if self.state != WAITING:
             return 0
         if self.id and s.pending.pop(self.id, None) is not None and s.state != CLOSED:
-            s.frames.skip(REPLY, self.id)
-            s.frames.skip(ITEM_DOWN, self.id)
+            try:
+                s.frames.skip(REPLY, self.id)
+                s.frames.skip(ITEM_DOWN, self.id)
+            except ProtocolError as e:
+                s.kick(e)               # the peer's fault, and no affair of who gives up, who may be main
             s.put(CANCEL, self.id, NULL, 0, NULL, 0)
         self.finish(state, None)
         if s.end_waiters:
@@ -344,6 +353,9 @@ cdef class Heartbeat(TimerTarget):
 cdef class Incoming(TimerTarget):
     """A request of the other side, while it is executed."""
 
+    def __dealloc__(self):
+        timer_cancel(self)      # before the fields go, as in Call
+
     cdef int fire(self) except -1:
         if not self.done:
             self.expired = True
@@ -361,20 +373,24 @@ cdef class Incoming(TimerTarget):
         return 0
 
 
-def _read(PacketStream s):
+def _read(PacketStream s not None):
     s._read_all()
 
 
-def _write(PacketStream s):
+def _write(PacketStream s not None):
     s._write_all()
 
 
-def _stop_later(Incoming inc):
+def _let_go(Call call):
+    """Has released what the call had."""
+
+
+def _stop_later(Incoming inc not None):
     """The handler has ended its own connection: it is told so when it waits."""
     inc.stop()
 
 
-def _serve(Incoming inc):
+def _serve(Incoming inc not None):
     cdef PacketStream s = inc.stream
     inc.begun = True
     try:
@@ -383,7 +399,7 @@ def _serve(Incoming inc):
         s.served(inc)
 
 
-def _serve_pushes(PacketStream s):
+def _serve_pushes(PacketStream s not None):
     s._push_all()
 
 
@@ -438,6 +454,8 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
                  max_queued=16777216, max_outstanding=1000, max_running=1000, max_held=67108864, window=1048576,
                  keepalive=20.0, keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False,
                  name=None, on_close=None):
+        if self.frames is not None:
+            raise RuntimeError("a PacketStream cannot be initialised twice: make a new one")
         for number, what in ((max_packet, "max_packet"), (max_queued, "max_queued"), (max_held, "max_held"),
                              (max_outstanding, "max_outstanding"), (max_running, "max_running"), (window, "window")):
             if not isinstance(number, int) or not 1 <= number <= 0x7fffffff:
@@ -517,7 +535,6 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         ``timeout`` seconds, then tell the other side so and close the stream, once it has closed its own or half a
         second later. Returns whether all came to their end. Does nothing when it is closed. An interruption closes at
         once."""
-        cdef coro me
         cdef bint orderly = True
         if self.generation != generation:
             return True
@@ -530,33 +547,34 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         if self.state == CLOSED:
             self._join()
             return True
-        me = running_thread()
+        running_thread()                # (refuses what is no thread before anything changes)
         if self.state == OPEN:
             self.state = CLOSING
             self._goodbye(0, "")
         try:
             with move_on_after(timeout) as scope:
-                self._wait_end(me)
+                self._wait_end()
                 if self.state != CLOSED and not self.said_done:
                     self.said_done = True
                     self._goodbye(_DONE, "what was not answered was not executed")
-                    self._wait_end(me)
+                    self._wait_end()
             orderly = not scope.expired
             if orderly:
                 with move_on_after(_LINGER):
                     while self.state != CLOSED:
-                        self._wait_once(me)
+                        self._wait_once()
         finally:
             self.abort()
         self._join()
         return orderly
 
-    def _wait_end(self, coro me):
+    def _wait_end(self):
         """Until nothing is under way and everything is sent, or the connection has ended."""
         while self.state != CLOSED and (self.pending or self.serving or self.queued):
-            self._wait_once(me)
+            self._wait_once()
 
-    def _wait_once(self, coro me):
+    def _wait_once(self):
+        cdef coro me = running_thread()
         self.end_waiters.append(me)
         try:
             suspend(me, WAIT_OBJECT, self)
@@ -724,8 +742,7 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         """A packet of several parts. Large ones are not copied: what is mutable must have been."""
         cdef Bulk bulk
         cdef object key = (_side(kind), number)
-        cdef char *p
-        cdef const unsigned char[:] view
+        cdef bytes data
         if self.state == CLOSED:
             return 0
         bulk = self.bulk_of.get(key)
@@ -734,21 +751,24 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
             self.queued += HEADER + total
             return 0
         if total <= BULK:
+            # A piece may be an object of a program's own, whose code runs when it is looked at, and may put a packet.
+            data = b"".join(pieces)
+            total = PyBytes_GET_SIZE(data)
+            if self.state == CLOSED:
+                return 0
             self.reserve(HEADER + total)
-            p = self.out + self.out_n
-            put_header(p, total, kind, 0, number)
-            p += HEADER
-            for piece in pieces:
-                view = piece
-                if view.shape[0]:
-                    memcpy(p, &view[0], view.shape[0])
-                    p += view.shape[0]
+            put_header(self.out + self.out_n, total, kind, 0, number)
+            memcpy(self.out + self.out_n + HEADER, PyBytes_AS_STRING(data), total)
             self.out_n += HEADER + total
         else:
+            views = [memoryview(piece).cast("B") for piece in pieces]
+            if self.state == CLOSED:
+                return 0
+            total = sum([view.nbytes for view in views])
             bulk = Bulk.__new__(Bulk)
             bulk.kind = kind
             bulk.number = number
-            bulk.pieces = [memoryview(piece).cast("B") for piece in pieces]
+            bulk.pieces = views
             bulk.left = bulk.total = total
             bulk.after = []
             self.bulks.append(bulk)
@@ -916,7 +936,7 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         cdef bytes payload = _payload(data)
         self._push(payload)
 
-    def _push(self, bytes payload):
+    def _push(self, bytes payload not None):
         cdef coro me = running_thread()
         self.check_usable()
         self.check_size(PyBytes_GET_SIZE(payload))
@@ -1000,6 +1020,8 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         cdef coro me = running_thread()
         cdef Py_ssize_t n, room
         cdef char *p
+        if self.writer is not me:
+            raise LocalError("the thread that sends is the packet stream's own: call start()")
         try:
             while self.state != CLOSED:
                 if not self.out_n and not self.bulks and not self.pong_wanted:
@@ -1050,7 +1072,7 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
             try:
                 with move_on_after(_LAST_WORD):
                     while self.state != CLOSED:
-                        self._wait_once(me)
+                        self._wait_once()
             except Stop:
                 pass
             self.lost(ConnectionLost, f"sending to {self.name} failed: {_text(e)}", e)
@@ -1075,6 +1097,8 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         cdef char header[HEADER]
         cdef list parts = []
         cdef list done = []
+        if not 0 <= n <= self.sending_room:
+            raise LocalError(f"expected a number of bytes in the buffer, got {n}")
         if n:
             parts.append(PyBytes_FromStringAndSize(self.sending, n))
         for bulk in self.bulks[:PARTS]:
@@ -1127,7 +1151,8 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         cdef char *p
         cdef bytes data
         cdef FrameReader frames = self.frames
-        cause = None
+        if self.reader is not running_thread():
+            raise LocalError("the thread that receives is the packet stream's own: call start()")
         try:
             while self.state != CLOSED:
                 p = frames.room(&n)
@@ -1135,7 +1160,9 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
                     r = self.direct.c_recv_into(p, n, 0)
                 else:
                     data = self.stream.recv(n)
-                    r = PyBytes_GET_SIZE(data)
+                    r = len(data)
+                    if r > n:
+                        raise ValueError(f"expected at most {n} bytes of the stream's recv(), got {r}")
                     memcpy(p, PyBytes_AS_STRING(data), r)
                 if self.state == CLOSED:
                     return
@@ -1383,7 +1410,7 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
                 self.put_bytes(REPLY, inc.id, data)
         return 0
 
-    def _drain(self, Incoming inc):
+    def _drain(self, Incoming inc not None):
         """An answer waits until the other side has taken earlier ones."""
         if self.queued > self.max_queued:
             self.wait_for_room(running_thread(), None)
@@ -1474,7 +1501,7 @@ class Stop(Exception):
     """Ends the threads of a connection; raised nowhere else."""
 
 
-def _end_with(PacketStream s, exc):
+def _end_with(PacketStream s not None, exc):
     s.lost(type(exc), str(exc), None)
     s.kick(None)
 

@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """The frames of a packet stream: bytes in, packets out. No sockets, no clock, no threads.
 
 Each side first sends a preamble of 16 bytes, then frames (all numbers big-endian):

@@ -1,4 +1,4 @@
-# cython: language_level=3, binding=False, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
 """Looks through a pickle (or JSON text) before anything is made of it: no sockets, no clock, no threads.
 
 A pickle is a program for a small stack machine. This module runs the same program over records of twelve bytes instead
