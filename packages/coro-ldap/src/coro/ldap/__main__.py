@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         coro.run(_serve, args)
     except KeyboardInterrupt:
         return 130
-    except (LDAPError, OSError, ValueError) as exc:
+    except (LDAPError, OSError, ValueError, coro.NameError) as exc:
         print(f"coro.ldap: {exc}", file=sys.stderr)
         return 1
     return 0

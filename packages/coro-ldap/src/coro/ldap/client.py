@@ -166,7 +166,8 @@ class client:
     max_outstanding: operations without an answer at most; further ones wait.  OpenLDAP ends an anonymous connection
     with more than a hundred.
 
-    Raises OSError if there is no connection, LDAPTimeout, and coro.tls.HandshakeError and its kinds.
+    Raises OSError if there is no connection, coro.NameError if the host's name is not known, LDAPTimeout, and
+    coro.tls.HandshakeError and its kinds.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ LOG = Facility("ldap.pool")
 #: Seconds after which an unused connection is tried before it is lent.
 CHECK = 30.0
 #: What means that another server may do better.
-_ELSEWHERE = (OSError, LDAPTimeout, ConnectionLost, Unavailable, Busy, StateError, coro.ClosedError)
+_ELSEWHERE = (OSError, coro.NameError, LDAPTimeout, ConnectionLost, Unavailable, Busy, StateError, coro.ClosedError)
 
 
 class PoolStatistics(NamedTuple):

@@ -78,7 +78,7 @@ _NO_STATE = re.compile(rb"rid=[0-9]*(,sid=[0-9A-Fa-f]*)?")
 _ONCE, _ON = 1, 3  # refreshOnly, refreshAndPersist (RFC 4533, 2.2)
 _STATES: tuple[Literal["add", "modify"], ...] = ("add", "add", "modify")
 #: After what another attempt may do better.
-_AGAIN = (OSError, LDAPTimeout, ConnectionLost, Unavailable, Busy, coro.ClosedError)
+_AGAIN = (OSError, coro.NameError, LDAPTimeout, ConnectionLost, Unavailable, Busy, coro.ClosedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +183,8 @@ class Listener:
 
     Each `next` may be interrupted, such as by `coro.with_timeout`, and asked again: no event is lost.  It raises the
     class of exception for a result that is not success; ProtocolError for what is no synchronisation; what `bind`
-    raises; with ``retry=None`` also OSError, ConnectionLost and LDAPTimeout.  A `next` after that begins again with the
-    cookie.  StateError if two threads ask at the same time.
+    raises; with ``retry=None`` also OSError, coro.NameError, ConnectionLost and LDAPTimeout.  A `next` after that
+    begins again with the cookie.  StateError if two threads ask at the same time.
     """
 
     def __init__(

@@ -74,4 +74,5 @@ def test_mistakes(server: Ours) -> None:
     assert "invalidCredentials" in run("whoami", server.url, "--user", ADMIN, password="x", code=1)[1]
     assert "CORO_LDAP_PASSWORD" in run("whoami", server.url, "--user", ADMIN, password="", code=1)[1]
     assert "cannot connect" in run("whoami", "ldap://127.0.0.1:1", code=1)[1]
+    assert run("whoami", "ldap://directory.1", code=1)[1].startswith("coro.ldap: 'directory.1' is neither")
     assert "position" in run("search", server.url, "(uid=", code=1)[1]

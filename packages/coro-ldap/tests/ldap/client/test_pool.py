@@ -13,6 +13,8 @@ from coro.ldap.exceptions import InvalidCredentials
 from coro.ldap.protocol import BindRequest, SearchRequest, UnbindRequest
 
 CLOSED = "ldap://127.0.0.1:1"
+#: A name that cannot be one, so nobody is asked: no highest domain is a number.
+NAMELESS = "ldap://directory.1"
 
 
 def pool(*servers: Scripted | str, **options) -> Pool:
@@ -60,6 +62,20 @@ def test_a_server_that_is_down_is_left_alone_for_a_while() -> None:
             directory.search(f"cn={number}")
         found = directory.statistics()
         assert found.failed == 1 and found.down == (CLOSED,)
+
+
+@in_loop
+def test_a_server_whose_name_is_not_known_is_as_one_that_is_down() -> None:
+    with Scripted() as server, pool(NAMELESS, server, retry=1000.0) as directory:
+        for number in range(3):
+            assert directory.search(f"cn={number}")
+        assert directory.check_password("cn=x", "y")
+        found = directory.statistics()
+        assert found.failed == 1 and found.down == (NAMELESS,)
+    with pool(NAMELESS) as directory, pytest.raises(coro.NameError, match="directory.1"):
+        directory.search("cn=x")
+    with pool(NAMELESS, CLOSED) as directory, pytest.raises(ConnectionLost, match="directory.1"):
+        directory.search("cn=x")
 
 
 @in_loop

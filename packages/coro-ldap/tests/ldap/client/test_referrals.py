@@ -105,6 +105,20 @@ def test_what_two_parts_of_a_directory_refer_to_is_read_once() -> None:
     run()
 
 
+def test_the_next_of_several_places_if_one_is_not_there() -> None:
+    @in_loop
+    def run() -> None:
+        with Scripted() as target:
+            urls = ["ldap://directory.1/cn=b", f"ldap://{HOST}:1/cn=b", f"{target.url}/cn=b"]
+            with Referring(lambda name: urls) as server, server.client(referrals=Referrals()) as client:
+                assert [entry.dn for entry in client.search_iter("cn=a")] == ["cn=x"]
+                del urls[2]
+                with pytest.raises(ReferralError, match="'directory.1' is neither .*; .* cannot connect"):
+                    list(client.search_iter("cn=a"))
+
+    run()
+
+
 def test_no_more_servers_than_allowed() -> None:
     @in_loop
     def run() -> None:

@@ -289,6 +289,15 @@ def test_reconnects_with_the_last_cookie() -> None:
 
 
 @in_loop
+def test_a_name_that_is_not_found_is_looked_up_again() -> None:
+    """It may be that the server of names is restarted, too."""
+    with listener("ldap://directory.1") as one:
+        assert shown(take(one, 3)) == [("Lost", "ResolverNameError")] * 3
+    with listener("ldap://directory.1", retry=None) as one, pytest.raises(coro.NameError):
+        next(one)
+
+
+@in_loop
 def test_cookies_without_a_state() -> None:
     """slapd sends "rid=000" with some changes; to begin with that would leave deleted entries behind."""
     asked = []

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import coro
 from coro.ldap._client.search import Item
 from coro.ldap._wire import Entry
 from coro.ldap.exceptions import LDAPError, ReferralError, ReferralReceived, URLError
@@ -123,7 +124,7 @@ class Chase:
                 return
             except ReferralError:
                 raise
-            except (LDAPError, OSError) as exc:
+            except (LDAPError, OSError, coro.NameError) as exc:
                 reasons.append(f"{text:.200}: {exc}")
         raise ReferralError("no referral could be followed: " + ("; ".join(reasons) or "there is no URL"))
 
