@@ -69,7 +69,7 @@ def test_a_thousand_handshakes_while_a_hundred_connections_stream(authority, bac
         assert running.statistics().wrap_failures == streaming and running.statistics().failed == 0
 
 
-@in_loop
+@in_jumping_loop  # time stands still while anybody can go on: a busy machine takes it from no handshake
 def test_silent_clients_are_cut_at_the_deadline(authority):
     server = new_ctx(authority.issue("localhost").pem, handshake_timeout=0.2)
     client = new_ctx(ca=authority.pem)

@@ -78,6 +78,7 @@ def server(
         maximum_version=highest,
         client_auth=client_auth,
         tickets=tickets,
+        handshake_timeout=LIMIT,
     )
 
 
@@ -99,6 +100,7 @@ def client(
         alpn=alpn,
         minimum_version=lowest,
         maximum_version=highest,
+        handshake_timeout=LIMIT,
     )
 
 
