@@ -56,15 +56,27 @@ def half(cls: type) -> object:
     return Refused
 
 
+#: How many calls lie within one another: arguments call back.
+depth = 0
+
+
 def expect(what: str, function: Callable[..., object], *arguments: object) -> object:
     """The call works, or raises what a program can understand; it does not wait."""
+    global depth
+    depth += 1
     try:
         return coro.with_timeout(0, function, *arguments)
     except SystemError:
         print(what, traceback.format_exc())
         raise
-    except (Exception, coro.Interrupted):
+    except (Exception, coro.TimeoutError):
         return None
+    except coro.Interrupted:
+        if depth > 1:
+            raise  # it may be the limit of a call around this one
+        return None
+    finally:
+        depth -= 1
 
 
 class CallsBack:
