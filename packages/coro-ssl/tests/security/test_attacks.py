@@ -395,7 +395,8 @@ def test_who_is_silent_in_the_handshake_is_cut_and_holds_nobody(backend: str) ->
         server, client = contexts(backend, "TLSv1.3")
         mute = list(_silent(50))
         waiting = [
-            coro.spawn(_outcome, lambda sock=theirs: server.wrap(sock, True, handshake_timeout=600)) for _, theirs in mute
+            coro.spawn(_outcome, lambda sock=theirs: server.wrap(sock, True, handshake_timeout=600))
+            for _, theirs in mute
         ]
         testing.wait_all_blocked()
         ours, theirs = coro.socketpair()

@@ -313,11 +313,12 @@ def new_ctx(
 
     alpn: protocols in order of preference (RFC 7301). proto, next_protos: the classic forms; each name of proto means
     "TLS 1.2 or newer", and next_protos is what alpn is. minimum_version, maximum_version: "TLSv1.2" or "TLSv1.3";
-    older ones are not offered. ciphers: OpenSSL's notation, for TLS 1.2. groups: key exchange, a name such as "X25519".
-    dhparam: parameters for classic Diffie-Hellman. auto_ecdh: must be true. tickets: how many sessions a server hands
-    out for each connection; 0 for none. keylog: a file to which the secrets are written, for programs that decrypt
-    recorded traffic. ocsp: ask for, or show, an OCSP staple; no back end can do that yet. handshake_timeout: in
-    seconds, None for any time.
+    older ones are not offered. ciphers: OpenSSL's notation, for TLS 1.2. groups: key exchange, a name such as "X25519"
+    or "prime256v1"; several of them, "X25519:prime256v1", with Python 3.15 or "tlslite". dhparam: parameters for
+    classic Diffie-Hellman. auto_ecdh: must be true. tickets: how many sessions a server hands out for each connection,
+    255 at most; 0 for none. keylog: a file to which the secrets are written, for programs that decrypt recorded
+    traffic. ocsp: ask for, or show, an OCSP staple; no back end can do that yet. handshake_timeout: in seconds, None
+    for any time.
 
     backend: "openssl", the standard library's `ssl`; or "tlslite", pure Python and a hundred times slower. It is never
     chosen by itself.
