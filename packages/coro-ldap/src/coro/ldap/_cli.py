@@ -57,6 +57,9 @@ def add_commands(commands: Any) -> None:
 @contextlib.contextmanager
 def _client(args: argparse.Namespace) -> Iterator[Client]:
     tls = None
+    for name in (args.ca, args.certificate, args.key):
+        if name:  # ssl would not say which file it is
+            open(name, "rb").close()
     if args.ca or args.certificate:
         tls = ssl.create_default_context(cafile=args.ca)
         if args.certificate:
@@ -91,6 +94,17 @@ def _json(values: list[bytes]) -> list[Any]:
     return found
 
 
+def _print(text: str) -> bool:
+    """False if whoever reads it, such as head(1), has enough."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python would complain when it flushes the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
+
+
 def _search(args: argparse.Namespace) -> int:
     count = 0
     with _client(args) as client:
@@ -104,9 +118,11 @@ def _search(args: argparse.Namespace) -> int:
         ):
             count += 1
             if args.json:
-                print(json.dumps({"dn": entry.dn, **{name: _json(values) for name, values in entry.items()}}))
+                text = json.dumps({"dn": entry.dn, **{name: _json(values) for name, values in entry.items()}})
             else:
-                print(ldif.format_record(ldif.Entry(entry.dn, dict(entry.items()))))
+                text = ldif.format_record(ldif.Entry(entry.dn, dict(entry.items())))
+            if not _print(text):
+                return 141  # as a program that SIGPIPE has ended
     if not args.json:
         print(f"{count} entries", file=sys.stderr)
     return 0

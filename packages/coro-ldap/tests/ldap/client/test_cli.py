@@ -70,7 +70,20 @@ changetype: delete
     assert "1 entries" in run("search", "--base", BASE, *login, "(uid=u2)")[1]
 
 
+def test_whoever_reads_has_enough(server: Ours) -> None:
+    """As behind a pipe to head(1)."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "coro.ldap", "search", "--base", BASE, "--user", ADMIN, server.url], timeout=HANG,
+        stdout=write, stderr=subprocess.PIPE, text=True, env={**os.environ, "CORO_LDAP_PASSWORD": PASSWORD},
+    )  # fmt: skip
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_mistakes(server: Ours) -> None:
+    assert "No such file or directory: 'none.pem'" in run("whoami", "--ca", "none.pem", server.url, code=1)[1]
     assert "invalidCredentials" in run("whoami", server.url, "--user", ADMIN, password="x", code=1)[1]
     assert "CORO_LDAP_PASSWORD" in run("whoami", server.url, "--user", ADMIN, password="", code=1)[1]
     assert "cannot connect" in run("whoami", "ldap://127.0.0.1:1", code=1)[1]
