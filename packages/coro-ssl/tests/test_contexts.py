@@ -365,6 +365,30 @@ def test_sessions_with_an_address_are_resumed(made, authority, version):
 
 
 @in_loop
+def test_many_open_connections_make_no_connection_slow(authority, issued, monkeypatch):
+    """What is remembered of each open one is not looked through for each new one."""
+    monkeypatch.setattr("coro.ssl._context.SESSIONS", 2)
+    server, client = new_ctx(issued.pem), new_ctx(ca=authority.pem, check_hostname=False)
+    client._latest_most = 2
+    kept, tables = [], []
+    for number in range(40):
+        kept.append(wrapped(client, server, f"host{number}.example.org"))
+        if not any(client._latest is table for table in tables):
+            tables.append(client._latest)
+    assert len(tables) <= 6 and len(client._latest) == 40
+    for ends in kept[1:]:
+        for one in ends:
+            one.close()
+    del ends, one, kept[1:]
+    for number in range(80):
+        for one in wrapped(client, server, f"other{number}.example.org"):
+            one.close()
+    assert len(client._latest) <= 80
+    for one in kept[0]:
+        one.close()
+
+
+@in_loop
 def test_a_server_without_tickets(made, authority, issued):
     server, client = made(issued.pem, tickets=0), made(ca=authority.pem)
     for _ in range(2):

@@ -109,6 +109,7 @@ class Context:
         self._backend: Any = _made(backend, read())
         self._sessions: dict[str, Any] = {}
         self._latest: dict[str, weakref.ref[_ClientStream]] = {}
+        self._latest_most = SESSIONS  # at which those that are gone are taken out
         self._done = self._resumed = self._failed = self._timeouts = self._reloads = 0
 
     def __repr__(self) -> str:
@@ -171,8 +172,9 @@ class Context:
             assert key is not None
             self._latest[key] = weakref.ref(stream)
             stream._leave = lambda one: self._remember(key, one, backend)
-            if len(self._latest) > SESSIONS:
+            if len(self._latest) > self._latest_most:
                 self._latest = {host: ref for host, ref in self._latest.items() if ref() is not None}
+                self._latest_most = max(SESSIONS, 2 * len(self._latest))
         return stream
 
     def accept(self, sock: Any) -> TLSStream:
