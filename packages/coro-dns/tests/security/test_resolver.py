@@ -233,7 +233,7 @@ def test_cacheflush():
             r.resolve(name("www.evil"), A)
         assert len(r.entries) <= 40
         for i in range(1000):
-            r.entries.put(b"\1%d\0\0\1" % i, r.entries.get(r.entries.keys()[0]))
+            r.entries.put(name(f"n{i}") + b"\0\1", r.entries.get(r.entries.keys()[0]))
         assert len(r.entries) <= 100
 
 
@@ -359,6 +359,35 @@ def test_a_flood_of_names_does_not_take_what_is_used():
             r.resolve(name(f"n{i}.evil"), A)
         assert [one for _, one, _ in servers.asked].count("www.bank") == 1
         assert len(r.entries) <= 40
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["one zone", "a zone for each name"])
+@in_loop
+def test_a_domain_has_a_share_of_the_cache(cut):
+    """Whoever has one can have names and zones without end looked up; what others used once stays (CacheFlush)."""
+
+    def root(query):
+        text = _wire.to_text(query.qname)
+        if cut and text.endswith("evil.com") and text != "evil.com":
+            return refer(query, text, 2)
+        return reply(query, [record(text, A, "192.0.2.1")])
+
+    def zone(query):
+        return reply(query, [record(_wire.to_text(query.qname), A, "192.0.2.1")])
+
+    with fakes({1: root, 2: zone}) as servers:
+        r = recursor(servers, size=200)
+        for i in range(50):
+            r.resolve(name(f"www.bank{i}.com"), A)
+        for i in range(400):
+            r.resolve(name(f"n{i}.evil.com"), A)
+            assert len(r.entries) <= 200 and len(r.delegations) <= 100
+        servers.asked.clear()
+        for i in range(50):
+            r.resolve(name(f"www.bank{i}.com"), A)
+        # One domain of 4096 may share its place with the attacker's.
+        assert len(servers.asked) <= 2
+        assert r.resolve(name("n399.evil.com"), A).answer and len(servers.asked) <= 2
 
 
 @in_loop

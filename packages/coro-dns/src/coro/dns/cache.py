@@ -230,7 +230,7 @@ class dns_cache:
         out = []
         now = time.monotonic()
         for key in self._recursor.entries.keys():
-            entry = self._recursor.entries.young.get(key) or self._recursor.entries.old.get(key)
+            entry = self._recursor.entries.peek(key)
             rtype = int.from_bytes(key[-2:], "big")
             if entry is not None and entry.expires >= now:
                 data = [value_or_bytes(rtype, one) for one in entry.data]
