@@ -80,7 +80,7 @@ def pxd(schema: Schema) -> str:
 def pyx(schema: Schema) -> str:
     """The text of _spec_codec.pyx."""
     lines = [
-        "# cython: language_level=3, nonecheck=True, boundscheck=False, wraparound=False, embedsignature=True",
+        "# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True",
         "# cython: embedsignature.format=clinic",
         '"""Every method of AMQP to bytes and back; the hot ones and the properties from C, too.',
         "",

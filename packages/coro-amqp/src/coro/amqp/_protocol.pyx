@@ -1221,7 +1221,9 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
             memcpy(out.extend(PyBytes_GET_SIZE(encoded)), PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
         else:
             put_basic_properties(out, properties)
-            self.usable(number)                 # still: the code of a program may have run
+            # Still? The code of a program may have run.
+            if self.last is None or self.last.number != number or self.last.state != CHANNEL_OPEN or self.at != OPENED:
+                self.usable(number)
         self.end_frame(out, at)
         self.put_scratch(out)
         self.messages_out += 1

@@ -1,4 +1,4 @@
-# cython: language_level=3, nonecheck=True, boundscheck=False, wraparound=False, embedsignature=True
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
 # cython: embedsignature.format=clinic
 """Every method of AMQP to bytes and back; the hot ones and the properties from C, too.
 

@@ -1,4 +1,4 @@
-# cython: language_level=3, nonecheck=True, boundscheck=False, wraparound=False
+# cython: language_level=3, boundscheck=False, wraparound=False
 # cython: embedsignature=True, embedsignature.format=clinic
 """The primitive fields of AMQP 0-9-1 and its field tables: Python values to bytes and back.
 
