@@ -19,7 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 #ifdef __linux__
+#include <stddef.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #endif
 #if defined(__GLIBC__) || defined(__APPLE__)
 #include <dlfcn.h>
@@ -119,8 +121,27 @@ on_signal(int signum, siginfo_t *info, void *context)
     errno = kept;
 }
 
-/* Ask every other OS thread that Python knows whether it holds the GIL. While the loop waits for the GIL no OS thread
-   but the holder can come or go; a number that has gone all the same gives an error. */
+#if defined(__linux__) && defined(SYS_tgkill)
+/* Send the signal to the OS thread of a state, and go on to the next one or the one before. The state may be freed at
+   any moment, so the kernel reads it: an address that is no longer there is an error of this call, and no crash. */
+static PyThreadState *
+ask_and_go_on(PyThreadState *ts, size_t way)
+{
+    unsigned long id = 0;
+    PyThreadState *other = NULL;
+    struct iovec to[2] = {{&id, sizeof(id)}, {&other, sizeof(other)}};
+    struct iovec from[2] = {{&ts->native_thread_id, sizeof(id)}, {(char *)ts + way, sizeof(other)}};
+    if (process_vm_readv(getpid(), to, 2, from, 2, 0) != (ssize_t)(sizeof(id) + sizeof(other))) {
+        return NULL;
+    }
+    syscall(SYS_tgkill, (int)getpid(), (int)id, signal_number);
+    return other;
+}
+#endif
+
+/* Ask every other OS thread that Python knows whether it holds the GIL. They come and go meanwhile: when the loop was
+   waiting for the GIL a moment ago, the holder may end now. A number that has gone gives an error, and so does one that
+   never was an OS thread's. */
 static void
 find_holder(void)
 {
@@ -128,11 +149,11 @@ find_holder(void)
     PyThreadState *ts;
     int most = 1000;
     request = FIND_HOLDER;
-    for (ts = target_state->next; ts != NULL && most > 0; ts = ts->next, most--) {
-        syscall(SYS_tgkill, (int)getpid(), (int)ts->native_thread_id, signal_number);
+    for (ts = target_state->next; ts != NULL && most > 0; most--) {
+        ts = ask_and_go_on(ts, offsetof(PyThreadState, next));
     }
-    for (ts = target_state->prev; ts != NULL && most > 0; ts = ts->prev, most--) {
-        syscall(SYS_tgkill, (int)getpid(), (int)ts->native_thread_id, signal_number);
+    for (ts = target_state->prev; ts != NULL && most > 0; most--) {
+        ts = ask_and_go_on(ts, offsetof(PyThreadState, prev));
     }
 #endif
 }
