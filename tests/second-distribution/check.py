@@ -35,6 +35,7 @@ def both() -> None:
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         for late in (False, True):
             assert coro.run(answer, kind, late) == b"answer to a question"
+    coro.run(alarms)
 
 
 def answer(kind: int, late: bool) -> bytes:
@@ -53,6 +54,24 @@ def answer(kind: int, late: bool) -> bytes:
         ours.close()
         replier.join()
         theirs.close()
+
+
+class Sleepy:
+    """Lets the timers run while what keeps it goes."""
+
+    def __del__(self) -> None:
+        coro.sleep_relative(0.01)
+
+
+def alarms() -> None:
+    rung: list[bool] = []
+    alarm = coro.second.Alarm(0.001, rung)
+    while not rung:
+        coro.sleep_relative(0.001)
+    rung.clear()
+    alarm = coro.second.Alarm(0.001, rung, Sleepy())
+    del alarm
+    assert not rung, "an alarm rang that was going"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 
-from coro.capi cimport coro, give_way, require_abi, running_thread, sock, ticks_now, ticks_to_seconds
+from coro.capi cimport (TimerTarget, coro, deadline_after, give_way, require_abi, running_thread, sock, ticks_now,
+                        ticks_to_seconds, timer_add)
 
 # A coro-core with other structures than the one this was compiled against must not get any further.
 require_abi()
@@ -34,3 +35,18 @@ def ask(sock s not None, bytes question not None):
     s.c_send(PyBytes_AS_STRING(question), PyBytes_GET_SIZE(question), 0)
     s.c_expect()
     return s.c_recv(4096, 0)
+
+
+cdef class Alarm(TimerTarget):
+    """Notes in `rung`, a list, that `seconds` have passed. `kept` goes when the alarm goes; then it does not ring."""
+
+    cdef list rung
+    cdef object kept
+
+    def __init__(self, seconds, list rung not None, kept=None):
+        self.rung, self.kept = rung, kept
+        timer_add(self, deadline_after(seconds))
+
+    cdef int fire(self) except -1:
+        self.rung.append(True)
+        return 0

@@ -50,6 +50,8 @@ cdef int fire_timers(int64_t now) except -1:
             return 0
         n_timers_fired += 1
         owner = <PyObject *>timer.owner
+        if Py_REFCNT(owner) == 0:
+            continue    # it is going: code that runs as its fields go has let us run, and its __dealloc__ comes later
         if type(<object>owner) is coro:
             wake(<coro>owner, None)
         else:
