@@ -146,6 +146,8 @@ def _default_tls() -> ssl.SSLContext:
 
 
 def _plain(controls: Iterable[AnyControl]) -> list[Control]:
+    if isinstance(controls, (Control, _controls.TypedControl, str)):
+        raise TypeError(f"expected a list of controls, got {controls!r:.200}")
     return [one if type(one) is Control else one.control() for one in controls]  # type: ignore[union-attr]
 
 
@@ -832,6 +834,8 @@ def _target(addr: Any) -> tuple[Any, str | None, bool]:
         host = addr.host or "localhost"
         return (host, addr.port), host, addr.urlscheme == "ldaps"
     if isinstance(addr, str):
+        if "://" in addr:
+            raise LocalError(f"expected a URL with ldap, ldaps or ldapi, got {addr!r:.200}")
         if "/" not in addr and addr.rpartition(":")[2].isdigit():
             raise LocalError(
                 f'expected a URL or the path of a UNIX socket, got {addr!r:.200}; write "ldap://{addr:.200}"'

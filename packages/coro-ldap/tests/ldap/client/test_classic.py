@@ -23,6 +23,7 @@ from coro.ldap.client import (
     encode_starttls,
     result_string,
 )
+from coro.ldap.controls import TreeDelete
 from coro.ldap.protocol import BindRequest, SASLCredentials, UnbindRequest
 
 ANYTHING = query.parse_query("(objectClass=*)")
@@ -115,3 +116,9 @@ def test_an_address_that_is_no_url() -> None:
         assert str(caught.value).endswith(f'"ldap://{address}"')
     with pytest.raises(FileNotFoundError):
         Client("./127.0.0.1:389")
+    with pytest.raises(LocalError, match="ldap, ldaps or ldapi, got 'http://127.0.0.1'"):
+        Client("http://127.0.0.1")
+    with Scripted() as server, server.client() as directory:
+        for wrong in (TreeDelete(), TreeDelete().control(), TreeDelete.oid):
+            with pytest.raises(TypeError, match="expected a list of controls, got"):
+                directory.delete("cn=x", wrong)
