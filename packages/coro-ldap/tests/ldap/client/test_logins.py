@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from ldap_client_support import HANG, Conversation, Scripted, certificate, in_loop
 from ldap_server_support import ADMIN, BASE, PASSWORD, Ours, Slapd, entries
+from real_programs.running import HOST, free_port
 
-from coro.ldap import Client, SASLError, TLSRequired, sasl
+from coro.ldap import Client, ConnectionLost, Error, SASLError, TLSRequired, sasl
 from coro.ldap.exceptions import InvalidCredentials, NoSuchObject
 from coro.ldap.protocol import BindRequest, SearchRequest
 
@@ -47,6 +48,29 @@ class SaslSlapd(Slapd):
         return found
 
 
+class CertificateSlapd(SaslSlapd):
+    """slapd that asks clients for a certificate; the common name of one is the uid of a person."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tls_port = free_port()
+
+    def prepare(self) -> None:
+        super().prepare()
+        for name in ("u1", "u2"):
+            certificate(self.folder, name)
+        path = self.folder / "slapd.conf"
+        path.write_text(
+            f"TLSCACertificateFile {self.folder}/u1.pem\nTLSVerifyClient try\n"
+            f"authz-regexp ^cn=([^,]*)$ uid=$1,ou=people,{BASE}\n" + path.read_text()
+        )
+
+    def command(self) -> list[str]:
+        found = super().command()
+        found[found.index("-h") + 1] += f" ldaps://{HOST}:{self.tls_port}"
+        return found
+
+
 @pytest.fixture(scope="module")
 def slapd():
     with SaslSlapd() as server:
@@ -79,6 +103,53 @@ def test_external_over_a_unix_socket(slapd: SaslSlapd) -> None:
             assert f"uidNumber={os.getuid()}" in directory.whoami()
 
     run()
+
+
+def test_external_by_a_certificate() -> None:
+    """Over ldaps and StartTLS.  Nobody is logged in by a certificate that the server does not trust, or by none."""
+    with CertificateSlapd() as server:
+
+        def context(name: str | None) -> ssl.SSLContext:
+            made = ssl.create_default_context(cafile=str(server.folder / "server.pem"))
+            if name is not None:
+                made.load_cert_chain(server.folder / f"{name}.pem", server.folder / f"{name}.key")
+            return made
+
+        @in_loop
+        def run() -> None:
+            places = ((f"ldaps://{HOST}:{server.tls_port}", False), (server.url, True))
+            for url, starttls in places:
+                with Client(url, tls=context("u1"), starttls=starttls, timeout=HANG) as directory:
+                    assert directory.whoami() == ""
+                    assert sasl.bind(directory) == "EXTERNAL"
+                    assert directory.whoami() == f"dn:uid=u1,ou=people,{BASE}"
+                    # And back to nobody.
+                    directory.sasl_bind("", "ANONYMOUS", b"trace")
+                    assert directory.whoami() == ""
+                for name in ("u2", None):
+                    with pytest.raises((Error, OSError, ConnectionLost)):
+                        with Client(url, tls=context(name), starttls=starttls, timeout=HANG) as directory:
+                            sasl.bind(directory, "EXTERNAL")
+
+        run()
+
+
+def test_plain_over_tls(tmp_path: Path) -> None:
+    certificate(tmp_path, "server")
+    options = ("--certificate", str(tmp_path / "server.pem"), "--key", str(tmp_path / "server.key"))
+    context = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
+    with Ours(None, None, *options) as server:
+
+        @in_loop
+        def run() -> None:
+            with Client(server.url, tls=context, starttls=True, timeout=HANG) as directory:
+                assert sasl.bind(directory, "PLAIN", user="u1", password="pw1") == "PLAIN"
+                assert directory.whoami() == f"dn:uid=u1,ou=people,{BASE}"
+                with pytest.raises(InvalidCredentials):
+                    sasl.bind(directory, "PLAIN", user="u1", password="pw2")
+                assert directory.whoami() == ""
+
+        run()
 
 
 def test_scram_over_starttls(slapd: SaslSlapd) -> None:
