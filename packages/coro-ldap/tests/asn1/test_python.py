@@ -6,6 +6,7 @@ import collections
 import datetime
 import decimal
 import enum
+import io
 import math
 import uuid
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coro.asn1 import ber, python
+from coro.asn1.data_file import DataFileReader
 from coro.asn1.exceptions import DecodeError, InsufficientData
 from coro.log import asn1 as log_asn1
 
@@ -252,3 +254,20 @@ def test_the_same_bytes_as_binary_logs(value: object) -> None:
     assert _ber.encode(value) == python.encode(value)
     assert same(_ber.decode(python.encode(value)), value)
     assert issubclass(log_asn1.DecodeError, ValueError) and issubclass(DecodeError, ValueError)
+
+
+def test_records_of_binary_logs() -> None:
+    """Each reads the records that the other has written, with nothing left over."""
+    items = ("text", 5, b"bytes", [1.5, None, {"a": (1, 2)}], {1, 2}, True)
+    file = io.BytesIO()
+    log_asn1.Logger(file).log(*items)
+    record = file.getvalue()
+    assert record[:4] == log_asn1.MAGIC and int.from_bytes(record[4:8], "big") == len(record) - 8
+    (when, found), _ = python.decode(record, 8, exact=True)
+    assert found == items and type(when) is int
+
+    ours = python.encode((17, items))
+    record = log_asn1.MAGIC + len(ours).to_bytes(4, "big") + ours
+    assert [one[2:] for one in log_asn1.records(io.BytesIO(record * 2))] == [(17, items)] * 2
+    # Without the frames, a log is a data file.
+    assert list(DataFileReader(io.BytesIO(ours * 2))) == [(17, items)] * 2
