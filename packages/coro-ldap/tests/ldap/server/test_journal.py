@@ -199,6 +199,37 @@ def test_the_journal_is_emptied_when_it_has_grown(tmp_path: Path, initial: Path)
         assert len(store.directory) == 46
 
 
+@pytest.mark.slow
+def test_a_small_directory_with_a_long_past_starts_soon(tmp_path: Path, initial: Path) -> None:
+    """What is read at a start has to do with the entries, not with all that has happened to them."""
+    made(tmp_path / "d", initial)
+    change = [("replace", "description", ["x" * 100_000])]
+
+    def main() -> None:
+        with opened(tmp_path / "d") as store:
+            for _ in range(24):
+                store.check()
+                store.directory.modify(f"uid=u1,ou=people,{BASE}", change)
+                store.commit()
+            assert store.compactions == 2 and store.size < 1024 * 1024
+
+    coro.run(main)
+    # Without a loop nothing is written anew before the end; the next start does it.
+    with opened(tmp_path / "d") as store:
+        for number in range(12):
+            store.directory.add(f"cn=n{number},{BASE}", {**PERSON, "description": ["x" * 100_000]})
+            store.commit()
+        assert store.compactions == 0 and store.size > 1024 * 1024
+    with opened(tmp_path / "d") as store:
+        assert store.compactions == 1 and store.size == 0 and len(store.directory) == 18
+        # The entries are longer than a quarter of that now, so the journal may be longer, too.
+        for _ in range(24):
+            store.directory.modify(f"uid=u1,ou=people,{BASE}", change)
+            store.commit()
+    with opened(tmp_path / "d") as store:
+        assert store.compactions == 0 and store.size > 2 * 1024 * 1024
+
+
 def test_after_a_failure_changes_are_refused(tmp_path: Path, initial: Path) -> None:
     made(tmp_path / "d", initial)
 

@@ -18,7 +18,8 @@ after a crash only the last frame can be damaged, and nobody was told that it is
 frame with a good one behind it is no crash but a broken disk: the store then refuses to start, and says where.
 
 When the journal has grown, the entries are written to a new file, synced, and renamed over data.ldif; then the journal
-is emptied.  Changes wait meanwhile, searches do not.
+is emptied.  Changes wait meanwhile, searches do not.  It has grown when it is four times as long as data.ldif, so that
+a start takes the time of the entries and not of all that ever happened to them.
 
 After a failed write or fsync nobody knows what is on disk (the kernel may have dropped the pages), so nothing is tried
 again: the store refuses changes until it is opened anew.
@@ -54,6 +55,9 @@ _FIRST_LINE = "# coro-ldap entries up to change "
 
 #: Bytes of the journal after which the entries are written anew.
 COMPACT_AT = 16 * 1024 * 1024
+#: The same for the smallest directory, and how many times as long as its entries the journal of a larger one may be.
+COMPACT_FROM = 1024 * 1024
+COMPACT_RATIO = 4
 #: Entries that are written before other threads run.
 _SLICE = 50
 
@@ -89,7 +93,7 @@ class Store:
 
     directory: an empty one.  folder: made if it is missing; one process at a time may use it.  initial: the path of an
     LDIF file with the first entries, used only when the folder has none.  compact_at: bytes of the journal after which
-    the entries are written anew.  files: for tests.
+    the entries are written anew, at the latest; for those of less than 4 MiB it is sooner.  files: for tests.
 
     Raises StoreError for damaged files and a folder that is in use, LDIFError and Refused for entries that do not fit,
     OSError.
@@ -109,6 +113,7 @@ class Store:
         self.compact_at = compact_at
         self._files = files if files is not None else Files()
         self._told = self._kept = 0
+        self._length = 0  # of data.ldif
         self._pending: list[bytes] = []
         self._error: BaseException | None = None
         self._writer: Any = None
@@ -134,7 +139,7 @@ class Store:
                 with open(initial, "rb") as f:
                     directory.load(f)
             os.lseek(self._journal, 0, os.SEEK_END)
-            if (fresh and len(directory)) or self.size > compact_at:
+            if (fresh and len(directory)) or self._has_grown():
                 self._write_entries(self._text())
         except BaseException:
             self._close_files()
@@ -159,6 +164,9 @@ class Store:
         """Why changes are refused; None if they are not."""
         return self._error
 
+    def _has_grown(self) -> bool:
+        return self.size > min(self.compact_at, max(COMPACT_FROM, COMPACT_RATIO * self._length))
+
     # -- reading
 
     def _read_entries(self) -> None:
@@ -167,6 +175,7 @@ class Store:
         except FileNotFoundError:
             return
         with f:
+            self._length = os.fstat(f.fileno()).st_size
             first = f.readline().decode("utf-8", "replace")
             if first.startswith(_FIRST_LINE):
                 self._told = self._kept = int(first[len(_FIRST_LINE) :])
@@ -253,7 +262,7 @@ class Store:
                 coro.in_thread(self._append, self._frame())
                 self._kept = last
                 self._changed.wake_all()
-            if self.size > self.compact_at:
+            if self._has_grown():
                 with contextlib.suppress(OSError):  # the journal stays in use, and it is tried again
                     self.compact(_writer=True)
         except BaseException as exc:
@@ -315,6 +324,7 @@ class Store:
         finally:
             os.close(fd)
         self._files.rename(new, old)
+        self._length = len(text)
         folder = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._files.fsync(folder)
