@@ -835,7 +835,9 @@ def _target(addr: Any) -> tuple[Any, str | None, bool]:
         return (host, addr.port), host, addr.urlscheme == "ldaps"
     if isinstance(addr, str):
         if "://" in addr:
-            raise LocalError(f"expected a URL with ldap, ldaps or ldapi, got {addr!r:.200}")
+            raise LocalError(
+                f"expected a URL with ldap, ldaps or ldapi, got one with {addr.partition('://')[0]!r:.200}"
+            )
         if "/" not in addr and addr.rpartition(":")[2].isdigit():
             raise LocalError(
                 f'expected a URL or the path of a UNIX socket, got {addr!r:.200}; write "ldap://{addr:.200}"'
