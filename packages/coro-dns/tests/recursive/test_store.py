@@ -52,6 +52,24 @@ def test_many_domains_have_all_but_an_eighth() -> None:
     assert all(store.peek(key(f"www.d{i}.com")) == i for i in range(4600, 5000))
 
 
+@pytest.mark.parametrize(
+    ("flood", "other"),
+    [
+        ("n{}.evil.co.uk", "www.other{}.co.uk"),  # everybody's ending
+        ("n.z{}.evil.co.uk", "www.other{}.co.uk"),
+        ("n.z{}.xy.de", "www.other{}.test"),  # somebody's name that looks like one
+    ],
+)
+def test_one_domain_pushes_out_nobody_below_the_same_ending(flood: str, other: str) -> None:
+    store: Store[int] = Store(400)
+    for i in range(60):
+        store.put(key(other.format(i)), i)
+    for i in range(5000):
+        store.put(key(flood.format(i)), i)
+        assert len(store) <= 400
+    assert [store.peek(key(other.format(i))) for i in range(60)] == list(range(60))
+
+
 def test_others_take_the_room_that_a_crowd_had() -> None:
     store: Store[int] = Store(1000)
     for i in range(3000):

@@ -11,6 +11,8 @@ Afek and others, 2024). So a *domain*, the last two labels of a name, gets a qua
 that goes to the *crowd*, two more generations that are as large as the others leave room, an eighth of the size at
 least. There nobody suffers but domains that are beyond their share themselves. A store that serves a single domain
 holds as much as ever: the others leave room. Cuts of zones do not count, because an attacker has as many as he likes.
+Below an ending like `co.uk` everybody has a domain, so there it is the last three labels, and all of such an ending
+together get half of a generation: it may also be the name of somebody who has as many domains as he likes below it.
 Domains are counted in a table of fixed size, by a hash that nobody can foresee: two that share a place have one share
 together. Cost: 16 KiB, and half a microsecond for a new entry.
 
@@ -104,6 +106,22 @@ def domain_of(key: bytes) -> bytes:
     return key[second : at + 1]
 
 
+def below_ending(key: bytes, ending: bytes) -> bytes:
+    """The domain below an ending like `co.uk`, with the label before it; empty if `ending` is none, or has none before.
+
+    An ending has two labels, at most three letters and the two of a country.
+    """
+    above = ending[ending[0] + 1 :] if ending[0] else b""
+    if ending[0] > 3 or above[:1] != b"\2":
+        return b""
+    at = count = third = second = last = 0
+    while length := key[at]:  # no search for the first zero: labels may have some
+        third, second, last = second, last, at
+        at += length + 1
+        count += 1
+    return key[third : at + 1] if count > 2 else b""
+
+
 class Store(Generic[_E]):
     """A dictionary with at most `size` entries, at least 8, of keys that begin with a name in wire form."""
 
@@ -156,8 +174,17 @@ class Store(Generic[_E]):
             self.old = self.young
             self.young = {}
             self._counts = array("I", [0]) * PLACES
-        place = hash(domain_of(key)) % PLACES
-        if self._counts[place] < self.share:
+        domain = domain_of(key)
+        place = hash(domain) % PLACES
+        share = self.share
+        below = below_ending(key, domain)
+        if below:
+            ending, place = place, hash(below) % PLACES
+            if self._counts[ending] >= 2 * self.share:
+                share = 0
+            elif self._counts[place] < share:
+                self._counts[ending] += 1
+        if self._counts[place] < share:
             self._counts[place] += 1
             self.young[key] = entry
         else:
