@@ -7,7 +7,8 @@ of the server are interrupted at random moments, and connections cut or reset at
 connections (the block that all receive into, the buffer of heads, remembered environs and files, the pool of masks)
 shows when it goes from one to another.
 
-Afterwards there are as many sockets and threads as before. The seed is printed, and CORO_MIXING_SEED repeats it.
+Afterwards there are as many threads, sockets and descriptors as before. The seed is printed, and CORO_MIXING_SEED
+repeats it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import coro
-from coro import http
+from coro import http, testing
 from coro.http import h1, static, websocket, wsgi
 
 CLIENTS = 30
@@ -52,6 +53,7 @@ class Torture:
         self.folder = folder
         self.working: set[Any] = set()
         self.files = static.Files(folder, prefix="/file")
+        self.shared = http.Client()
         self.wsgi = wsgi.WSGIHandler(self.app)
         for i in range(FILES):
             Path(folder, f"{i}.txt").write_bytes(f"file {i};".encode() * (1 + 9000 * i))
@@ -89,6 +91,8 @@ class Torture:
 
     def answer(self, request: Any) -> Any:
         _, kind, word = request.path.split("/")
+        if kind == "key":
+            return self.keyed(request, word)
         self.must(request.headers.get("x-word") == word, f"{request.path} had the field {request.headers.items()}")
         self.pause()
         if kind == "ws":
@@ -102,6 +106,12 @@ class Torture:
         pattern = f"{word};".encode()
         self.must((pattern * (len(body) // len(pattern) + 1)).startswith(body), f"{word} had the body {body[:200]!r}")
         self.must(request["x-word"] == word, f"{word} had {request['x-word']!r} after its body")
+        return self.reply(request, word)
+
+    def keyed(self, request: Any, word: str) -> Any:
+        body = request.read()
+        self.must(body == f"{word};".encode() * (len(body) // (len(word) + 1)), f"{word} had the body {body[:200]!r}")
+        self.pause()
         return self.reply(request, word)
 
     def reply(self, request: Any, word: str) -> Any:
@@ -156,6 +166,9 @@ class Torture:
     # -- the clients
 
     def client(self, port: int) -> None:
+        if self.chance.random() < 0.4:
+            self.fetch(port)
+            return
         conn = coro.tcp_sock()
         try:
             conn.connect(("127.0.0.1", port))
@@ -242,6 +255,45 @@ class Torture:
                     self.must(body == body[:7] * (len(body) // 7), f"a file had {body[:200]!r}")
                 self.counts["answers"] += 1
 
+    def fetch(self, port: int) -> None:
+        """Requests by the one client of all, which keeps connections; the same URLs again and again, for its short way
+        of asking."""
+        word = f"k{self.chance.randrange(20)}"
+        url = f"http://127.0.0.1:{port}/key/{word}"
+        try:
+            for _ in range(self.chance.randrange(1, 8)):
+                how = self.chance.randrange(8)
+                if how < 4:
+                    response = self.shared.get(url)
+                elif how == 4:
+                    response = self.shared.get(url, timeout=self.chance.random() * 0.005 + 1e-6)
+                elif how == 5:
+                    response = self.shared.post(url, f"{word};" * self.chance.choice((1, 10000)))
+                elif how == 6:
+                    response = self.shared.head(url)
+                else:
+                    self.fetch_pieces(url)
+                    continue
+                data = response.content
+                fine = response.status >= 400 or data == f"{word};".encode() * (len(data) // (len(word) + 1))
+                self.must(fine, f"{word} got {data[:200]!r}")
+                self.counts["fetched"] += 1
+                self.pause()
+        except (OSError, EOFError, coro.ClosedError, coro.TimeoutError, http.HTTPError, Told):
+            self.counts["not fetched"] += 1
+
+    def fetch_pieces(self, url: str) -> None:
+        """The beginning of a response, or all of it."""
+        word = f"{url.rpartition('/')[2]};".encode()
+        with self.shared.stream("GET", url) as response:
+            data = b""
+            for piece in response.iter_bytes(self.chance.choice((1000, 100000))):
+                data += piece
+                if self.chance.random() < 0.2:
+                    break
+            whole = word * (len(data) // len(word) + 1)
+            self.must(response.status >= 400 or whole.startswith(data), f"{word!r} got {data[:200]!r}")
+
     def talk(self, conn: Any, port: int) -> None:
         """Messages over a WebSocket."""
         word = self.word()
@@ -294,17 +346,18 @@ class Torture:
                 thread.shutdown()
             for thread in clients:
                 thread.join()
+            self.shared.close()
 
 
 def run(seed: int, seconds: float, most: int = 1 << 60) -> Torture:
-    """So many seconds, or until there were so many answers and some interruptions. Raises Mixed."""
-    with tempfile.TemporaryDirectory() as folder:
+    """So many seconds, or until there were so many answers and some interruptions. Raises Mixed, or LeakError."""
+    with tempfile.TemporaryDirectory() as folder, testing.no_leaks(strict=True):
         torture = Torture(seed, folder)
-        coro.set_exception_notifier(lambda *about: None)
+        before = coro.set_exception_notifier(lambda *about: None)
         try:
             coro.run(torture.main, seconds, most)
         finally:
-            coro.set_exception_notifier(None)
+            coro.set_exception_notifier(before)
     if torture.mixed:
         raise Mixed(f"seed {seed}: {torture.mixed[0]}")
     return torture
