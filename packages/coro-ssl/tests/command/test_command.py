@@ -16,7 +16,7 @@ import pytest
 import tls_peers
 
 import coro
-from coro.ssl import _probe, new_ctx
+from coro.ssl import _probe, new_ctx, testing
 from coro.ssl.__main__ import main
 
 
@@ -266,12 +266,26 @@ class TestDevCert:
         assert (tmp_path / "server.key").read_bytes() != before
 
     @pytest.mark.parametrize(
-        "arguments", [["not a host"], ["--days", "0"], ["--key", "dsa"], ["--name", "../x"], ["--name", "ca"]]
+        "arguments",
+        [["not a host"], ["--days", "0"], ["--days", "1e9"], ["--key", "dsa"], ["--name", "../x"], ["--name", "ca"]],
     )
     def test_mistakes(self, arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["dev-cert", "--folder", str(tmp_path), *arguments]) == 1
         assert capsys.readouterr().err.startswith("python -m coro.ssl dev-cert: ")
         assert list(tmp_path.iterdir()) == []
+
+    def test_a_ca_that_ends_before(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """A certificate that is valid for longer would fail earlier than it says."""
+        assert main(["dev-cert", "--folder", str(tmp_path), "--days", "730"]) == 0
+        ca = testing.CA(days=60)
+        ca.write(tmp_path)
+        (tmp_path / "ca.key").write_bytes(ca.key_pem)
+        assert main(["dev-cert", "--folder", str(tmp_path), "--name", "b"]) == 1
+        assert "is valid until" in capsys.readouterr().err
+        assert main(["dev-cert", "--folder", str(tmp_path), "--name", "b", "--days", "59"]) == 0
+        (tmp_path / "ca.pem").unlink()
+        assert main(["dev-cert", "--folder", str(tmp_path), "--name", "c"]) == 1
+        assert "ca.key is there without" in capsys.readouterr().err
 
 
 def test_help() -> None:

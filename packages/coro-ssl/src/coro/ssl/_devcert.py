@@ -8,6 +8,7 @@ for two years.
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ def make(
     certificate that is there unless ``force``."""
     if not name or os.path.basename(name) != name or name in (".", "..", "ca"):
         raise ValueError(f"the name is that of files in the folder, and not ca: {name!r} is not possible")
-    if not days > 0:
-        raise ValueError(f"a certificate is valid for a positive number of days, not {days:g}")
+    if not 0 < days <= CA_DAYS:
+        raise ValueError(f"a certificate is valid for more than 0 days and at most {CA_DAYS}, not {days:g}")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     paths = [place / f"{name}.pem", place / f"{name}.key"]
@@ -45,9 +46,15 @@ def make(
             raise FileExistsError(f"{path} is there already; use --force to replace it, or another --name")
     ca_path, ca_key = place / "ca.pem", place / "ca.key"
     new = not ca_key.exists()
-    if new and ca_path.exists():
-        raise FileExistsError(f"{ca_path} is there without {ca_key}: use another folder")
+    if ca_path.exists() is new:
+        there, missing = (ca_path, ca_key) if new else (ca_key, ca_path)
+        raise FileExistsError(f"{there} is there without {missing}: use another folder")
     ca = CA("coro development CA", days=CA_DAYS) if new else CA.load(ca_path.read_bytes(), ca_key.read_bytes())
+    end = ca.cert.get_notAfter()
+    if end.datetime < datetime.now(UTC) + timedelta(days=days, minutes=-1):
+        raise ValueError(
+            f"the CA in {place} is valid until {end} only: use another folder, or a smaller number of days"
+        )
     issued = ca.issue(*(hosts or HOSTS), key=key, days=days + 1, client=client, server=not client)
     if new:
         write_private(ca_key, ca.key_pem)
