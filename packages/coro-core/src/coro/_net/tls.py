@@ -1,16 +1,8 @@
 """What OpenSSL wants, and what it says: the part below ``coro.tls`` that knows the standard library's `ssl` module.
 
-Three things are here. ``until_done`` calls a method of OpenSSL's until it wants nothing any more; who waits, and for
-what, is the caller's: the emulated ``ssl.SSLSocket`` waits for its descriptor, ``coro.tls`` moves bytes between memory
-and a stream. ``OpenSSL`` is a connection of OpenSSL's between two memory buffers, without input or output of its own.
-And ``translated`` makes one of the errors of ``coro.tls`` out of what OpenSSL raised.
-
-Why memory buffers, and not the descriptor, as the emulated class has it: OpenSSL reads a record from a descriptor in
-two system calls, and finds out that there is no more with a third; a write that would block has to be repeated with the
-same bytes before anything else may be written, whatever interrupted its thread; and it works with a socket of the
-standard library only. With memory, a request costs one recv(2) and one send(2), writing never blocks inside OpenSSL,
-and the bytes can travel over anything: a sock, a tunnel, a stream of the test kit. The price is one copy more in each
-direction, 0.1 us for a KiB.
+Two things are here. ``until_done`` calls a method of OpenSSL's until it wants nothing any more. The caller knows how to
+wait: the emulated ``ssl.SSLSocket`` waits for its descriptor. ``translated`` makes an error of ``coro.tls`` out
+of what OpenSSL raised. How ``coro.tls`` uses OpenSSL is in tls/_openssl.py.
 
 Nothing here imports `ssl` before the first context is at hand.
 """
@@ -29,7 +21,6 @@ __all__ = [
     "CertificateError",
     "HandshakeError",
     "HandshakeTimeout",
-    "OpenSSL",
     "ProtocolError",
     "TLSError",
     "TruncatedError",
@@ -162,106 +153,7 @@ def context_class() -> type[ssl.SSLContext] | None:
     return getattr(module, "SSLContext", None)
 
 
-class OpenSSL:
-    """A connection of OpenSSL's between two memory buffers: an engine of ``coro.tls``.
-
-    Cost: what OpenSSL keeps for a connection, and the two buffers, which stay as large as they have ever been.
-    """
-
-    __slots__ = ("ended", "incoming", "object", "outgoing", "tls", "want")
-
-    def __init__(
-        self,
-        context: ssl.SSLContext,
-        server_side: bool = False,
-        server_hostname: str | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> None:
-        """Raises ValueError for a context that is not made for this side, or one that compares host names where none is
-        given."""
-        import ssl
-
-        if context.check_hostname and not server_side and not server_hostname:
-            raise ValueError(
-                "check_hostname requires server_hostname: pass the name that the certificate is to be compared with"
-            )
-        self.incoming = ssl.MemoryBIO()
-        self.outgoing = ssl.MemoryBIO()
-        try:
-            self.object = context.wrap_bio(
-                self.incoming,
-                self.outgoing,
-                server_side=server_side,
-                server_hostname=None if server_side else server_hostname,
-                session=session,
-            )
-        except ssl.SSLError as e:
-            side = "server" if server_side else "client"
-            raise ValueError(f"this SSLContext cannot be used on the {side}'s side: {_words(e)}") from e
-        # The object of the C module: one call less each time.
-        self.tls: Any = getattr(self.object, "_sslobj", self.object)
-        self.want: type[Exception] = ssl.SSLWantReadError
-        self.ended: type[Exception] = ssl.SSLZeroReturnError
-
-    def error(self, exc: Exception, doing: str) -> Exception:
-        """The error of ``coro.tls`` for what OpenSSL raised; ``doing`` is "handshake", "read", "write" or "close"."""
-        return translated(exc, doing)
-
-    def version(self) -> str | None:
-        """The version of the protocol, ``"TLSv1.3"`` say."""
-        return self.object.version()
-
-    def cipher(self) -> tuple[str, str, int] | None:
-        """Name, version of the protocol that defined it, and secret bits of the cipher."""
-        return self.object.cipher()
-
-    def selected_alpn_protocol(self) -> str | None:
-        """The protocol that was agreed on by ALPN, None without one."""
-        return self.object.selected_alpn_protocol()
-
-    def getpeercert(self, binary_form: bool = False) -> Any:
-        """The peer's certificate as ``ssl.SSLSocket.getpeercert`` has it."""
-        return self.object.getpeercert(binary_form)
-
-    def peer_chain(self) -> list[bytes]:
-        """The certificates that the peer sent, its own first, each in DER; empty where Python cannot tell."""
-        if hasattr(self.object, "get_unverified_chain"):  # from 3.13 on
-            return [bytes(one) for one in self.object.get_unverified_chain() or ()]
-        get = getattr(self.tls, "get_unverified_chain", None)
-        if get is not None:
-            import _ssl
-
-            return [one.public_bytes(_ssl.ENCODING_DER) for one in get() or ()]
-        own = self.object.getpeercert(True)
-        return [own] if own else []
-
-    def get_channel_binding(self, kind: str) -> bytes | None:
-        """The channel binding of this kind. UnsupportedError for one that `ssl` does not offer."""
-        import ssl
-
-        if kind not in ssl.CHANNEL_BINDING_TYPES:
-            raise UnsupportedError(
-                f"this Python's ssl module has no channel binding {kind!r}, only {ssl.CHANNEL_BINDING_TYPES}"
-            )
-        return self.object.get_channel_binding(kind)
-
-    @property
-    def server_hostname(self) -> str | None:
-        """The host name that the client asked for or compares with."""
-        return self.object.server_hostname
-
-    @property
-    def session(self) -> Any:
-        """The session, for the ``session`` of a later connection to the same server."""
-        return self.object.session
-
-    @property
-    def session_reused(self) -> bool:
-        """Whether the handshake was shortened by an earlier session."""
-        return bool(self.object.session_reused)
-
-
-def _words(exc: BaseException) -> str:
+def words(exc: BaseException) -> str:
     """What OpenSSL said, without the place in a C file."""
     text = str(exc.args[1] if len(exc.args) > 1 else exc)
     text = text.partition(" (_ssl.c")[0]
@@ -281,9 +173,9 @@ def translated(exc: Exception, doing: str) -> Exception:
     if not isinstance(exc, ssl.SSLError):
         return exc
     reason = getattr(exc, "reason", None) or ""
-    words = _words(exc)
+    said = words(exc)
     if isinstance(exc, ssl.SSLCertVerificationError):
-        message = exc.verify_message or words
+        message = exc.verify_message or said
         return CertificateError(
             f"the peer's certificate is not accepted: {message}",
             verify_code=exc.verify_code,
@@ -297,7 +189,7 @@ def translated(exc: Exception, doing: str) -> Exception:
     if alert is not None:
         what = f"the peer sent the alert {ALERTS[alert]}"
     else:
-        what = words
+        what = said
     if doing == "handshake":
         return HandshakeError(f"the TLS handshake failed: {what}", alert=alert)
     return ProtocolError(f"TLS failed in {doing}: {what}", alert=alert)

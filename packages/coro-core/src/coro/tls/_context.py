@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, SupportsFloat, cast
 
-from coro._net.tls import OpenSSL, context_class
+from coro._net.tls import context_class
 from coro.tls._engine import Engine
+from coro.tls._openssl import OpenSSL
 from coro.tls._stream import HANDSHAKE_TIMEOUT, TLSStream
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ def context(obj: Any) -> Context:
     ``wrap(sock, server_side=False, server_hostname=None, *, session=None, handshake_timeout=10.0)``, and
     ``accept(sock)`` for ``wrap=`` of ``coro.serve``. It is told to refuse renegotiation (``OP_NO_RENEGOTIATION``), with
     which a peer asks for the costly part of a handshake again and again. TypeError for anything else.
+
+    A function that OpenSSL calls in the middle of a handshake, an ``sni_callback``, may block its thread. One that gives
+    pre-shared keys (Python 3.13) must not: where two handshakes wait in it at once, both fail.
 
     ``wrap`` returns a TLSStream after the handshake. ``sock`` is a connected ``coro.sock`` or another ``coro.Stream``
     and belongs to the result. Raises HandshakeError and its kinds CertificateError and HandshakeTimeout, with ``sock``

@@ -1,36 +1,60 @@
 # cython: language_level=3, nonecheck=True, binding=False, embedsignature=True, embedsignature.format=clinic
-"""The usual case of receiving and sending over TLS: the part of TLSStream that each request passes through.
+"""The usual case of receiving and sending over TLS, and the memory that OpenSSL works on: what each request of a
+TLSStream passes through.
 
 Compiled for two reasons. A frame of the interpreter between a handler and its sock is one too many for the small piece
 of memory that a thread's frames begin in, and an idle connection would then hold 16 KiB more. And the seven calls that
-a request makes of the engine cost a third less from here: 1 us of 10.
+a request makes of the engine cost a third less from here: 1 us of 10. All that is unusual is in _stream.py, whose class
+derives from Records: errors, ends, what was interrupted, pieces of more than CHUNK bytes, other things than bytes. The
+state is one number, and it is OPEN as long as everything is usual.
 
-All that is unusual is in _stream.py, whose class derives from this one: errors, ends, what was interrupted, pieces of
-more than CHUNK bytes, other things than bytes. The state is one number, and it is OPEN as long as everything is usual.
+OpenSSL takes ciphertext from one memory buffer and puts it into another, and these stay as large as they have ever
+been. So an OS thread has one pair for all its connections (`Buffers`). It contains the bytes of one connection at any
+time; when another (`Memory`) needs the pair, these are put aside, as bytes of the connection that they belong to. Most
+of the time there are none: a request is received, decrypted, answered and sent before anybody else runs. That saves
+3.5 KB of an idle connection's 25, and lets large blocks be large, because they are paid for once.
+
+What makes this safe: a connection may touch the pair only in `Memory`, which claims it first; a method of OpenSSL's
+never finds bytes of another connection. Such a method can be left in the middle only where OpenSSL calls Python (names,
+pre-shared keys, messages), or releases the GIL. A connection of a context with such a function that may wait has a pair
+of its own. Where that could not be known, and two connections waited in the middle of such a method, both have failed:
+see `left_within`. Another OS thread that uses the connection waits until nobody is in the middle.
+
+Rejected: a pair for each connection, and to give up that of an idle one, which the `ssl` module has no call for.
 """
 
-from cpython.buffer cimport PyBUF_READ
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.pythread cimport PyThread_get_thread_ident
+from libc.string cimport memcpy
+from posix.unistd cimport usleep
+
+cimport cython
+
+import weakref
 
 from coro._net.sock cimport sock
+from coro._net.tls import TLSError
 from coro._runtime.abi cimport require_abi
 from coro._sync.locks cimport mutex
 
 require_abi()
 
-__all__ = ["Records"]
+__all__ = ["Foreign", "Memory", "Records"]
 
 cdef enum:
     OPEN = 1                # as in _stream.py, which compares
     PEER_ENDED = 2
     KEPT = 32
     RECORD = 16384          # the most that one record carries (RFC 8446 section 5.1)
-    CHUNK = 2 * RECORD      # plain bytes that become records before these are sent
+    CHUNK = 4 * RECORD      # plain bytes that become records before these are sent
     BLOCK_FIRST = 4096      # what is asked of the stream below: at first,
-    # and once a peer has filled that: two full records as nearly everybody makes them (with 5 bytes of a head, 1 of the
-    # type, 16 of the tag), so that none is cut, and the engine need not be asked in vain.
-    BLOCK_MOST = 2 * (RECORD + 22)
+    # and once a peer has filled that: four full records as nearly everybody makes them (with 5 bytes of a head, 1 of
+    # the type, 16 of the tag), so that none is cut, and the engine need not be asked in vain.
+    BLOCK_MOST = 4 * (RECORD + 22)
+    PAUSE = 50              # microseconds between two looks whether another OS thread has left
 
 NUMBERS = (OPEN, PEER_ENDED, KEPT, RECORD, CHUNK)
 FIRST_BLOCK = BLOCK_FIRST
@@ -38,6 +62,419 @@ FIRST_BLOCK = BLOCK_FIRST
 # What large blocks are received into. Nobody else runs between the end of recv(2) and the moment when the engine has
 # copied it.
 cdef char shared[BLOCK_MOST]
+
+# Of the ssl module, which is imported when the first connection needs it.
+cdef object wants = None        # ssl.SSLWantReadError
+cdef object new_buffer = None   # ssl.MemoryBIO
+cdef object ended_early = None  # ssl.SSLEOFError
+cdef object ssl_error = None    # ssl.SSLError
+cdef object idle_context = None # see forget_errors
+cdef object usual_owner = None  # ssl.SSLObject
+cdef object nobody = None       # one of them
+# OS thread -> a weak reference to its pair
+cdef dict pairs = {}
+# The last one made, kept for who closes a connection and opens the next.
+cdef Buffers latest = None
+
+
+@cython.final
+cdef class Buffers:
+    """Two memory buffers of OpenSSL's.
+
+    Invariants: (1) What is in them belongs to `holder`; nobody's if that is NULL. (2) `busy` methods of OpenSSL's are
+    being called that use them, by the OS thread `runner`. More than one: the others wait in a call of Python's. (3)
+    When one returns and others are still being called, they are empty.
+    """
+
+    cdef object incoming, outgoing
+    cdef PyObject *holder       # a Memory, which resets it when it goes
+    cdef int busy
+    cdef unsigned long runner
+    cdef object __weakref__
+
+    def __cinit__(self):
+        self.incoming = new_buffer()
+        self.outgoing = new_buffer()
+
+
+cdef Buffers of_this_thread():
+    global latest
+    cdef unsigned long me = <unsigned long>PyThread_get_thread_ident()
+    cdef object found = pairs.get(me)
+    cdef object pair = found() if found is not None else None
+    if pair is None:
+        pair = Buffers()
+        for one in [one for one, reference in pairs.items() if reference() is None]:
+            pairs.pop(one, None)
+        pairs[me] = weakref.ref(pair)
+        latest = pair
+    return pair
+
+
+cdef class Channel:
+    """What moves between an engine and its stream. `read` returns None, `read_into` -1, and `handshake` False when
+    ciphertext is missing. Other exceptions than that are passed on."""
+
+    cpdef object read(self, Py_ssize_t size):
+        raise NotImplementedError
+
+    cpdef Py_ssize_t read_into(self, Py_ssize_t size, object view) except -2:
+        raise NotImplementedError
+
+    cpdef Py_ssize_t write(self, data) except -1:
+        raise NotImplementedError
+
+    cpdef bint handshake(self) except -1:
+        raise NotImplementedError
+
+    cpdef bint shutdown(self) except -1:
+        """Make close_notify; whether the peer's has come, too."""
+        raise NotImplementedError
+
+    cpdef Py_ssize_t pending(self) except -1:
+        """How much plain text is decrypted and not read."""
+        raise NotImplementedError
+
+    cpdef object feed(self, data):
+        """This came from the peer; ``b""``: the stream has ended."""
+        raise NotImplementedError
+
+    cpdef Py_ssize_t received(self) except -1:
+        """How much ciphertext has been fed and not used."""
+        raise NotImplementedError
+
+    cpdef bytes take(self):
+        """What is to be sent to the peer."""
+        raise NotImplementedError
+
+    cpdef Py_ssize_t unsent(self) except -1:
+        """How much `take` would return."""
+        raise NotImplementedError
+
+
+@cython.final
+cdef class Foreign(Channel):
+    """For an engine with buffers of its own, which has `incoming`, `outgoing` and `tls`."""
+
+    cdef object incoming, outgoing, want
+    cdef public object tls
+
+    def __init__(self, engine):
+        self.incoming = engine.incoming
+        self.outgoing = engine.outgoing
+        self.want = engine.want
+        self.tls = engine.tls
+
+    cpdef object read(self, Py_ssize_t size):
+        try:
+            return self.tls.read(size)
+        except self.want:
+            return None
+
+    cpdef Py_ssize_t read_into(self, Py_ssize_t size, object view) except -2:
+        try:
+            return self.tls.read(size, view)
+        except self.want:
+            return -1
+
+    cpdef Py_ssize_t write(self, data) except -1:
+        return self.tls.write(data)
+
+    cpdef bint handshake(self) except -1:
+        try:
+            self.tls.do_handshake()
+        except self.want:
+            return False
+        return True
+
+    cpdef bint shutdown(self) except -1:
+        try:
+            self.tls.shutdown()
+        except self.want:
+            return False
+        return True
+
+    cpdef Py_ssize_t pending(self) except -1:
+        return self.tls.pending()
+
+    cpdef object feed(self, data):
+        if len(data):
+            self.incoming.write(bytes(data))
+        else:
+            self.incoming.write_eof()
+
+    cpdef Py_ssize_t received(self) except -1:
+        return self.incoming.pending
+
+    cpdef bytes take(self):
+        return self.outgoing.read()
+
+    cpdef Py_ssize_t unsent(self) except -1:
+        return self.outgoing.pending
+
+
+# The fields have to be there when it goes, see __dealloc__.
+@cython.no_gc_clear
+@cython.final
+cdef class Memory(Channel):
+    """The share of one connection of OpenSSL's in a pair of buffers. ``own``: the pair is for it alone.
+
+    `tls` is the connection, of the C module below `ssl`; it is made with `buffers()`. `owner` is its ssl.SSLObject,
+    which is not needed after the handshake. Each use of the pair is between `enter` and `leave`, or behind `claim`
+    without a call of OpenSSL's.
+    """
+
+    cdef Buffers pair
+    cdef public object tls, owner
+    cdef bytes came, goes       # put aside, None if nothing
+    cdef bint own, spoiled
+    cdef bint ended             # the stream below
+
+    def __cinit__(self, bint own=False):
+        global wants, new_buffer, ended_early, ssl_error, usual_owner, nobody
+        if wants is None:
+            import ssl
+            new_buffer, ended_early, usual_owner = ssl.MemoryBIO, ssl.SSLEOFError, ssl.SSLObject
+            ssl_error = ssl.SSLError
+            nobody = usual_owner.__new__(usual_owner)
+            wants = ssl.SSLWantReadError
+        self.own = own
+        self.pair = Buffers() if own else of_this_thread()
+
+    def __dealloc__(self):
+        if self.pair is not None and self.pair.holder == <PyObject *>self:
+            self.pair.holder = NULL
+
+    def buffers(self):
+        """The two, for ``wrap_bio``."""
+        return self.pair.incoming, self.pair.outgoing
+
+    # -- whose bytes are in the pair
+
+    cdef int claim(self) except -1:
+        """Have the pair contain the bytes of this connection, and no others."""
+        cdef Buffers pair = self.pair
+        if pair.busy and pair.runner != <unsigned long>PyThread_get_thread_ident():
+            wait_for(pair)
+        if pair.holder != <PyObject *>self or self.came is not None or self.goes is not None:
+            self.change()
+        return 0
+
+    cdef int change(self) except -1:
+        cdef Buffers pair = self.pair
+        cdef bytes data
+        if pair.holder != <PyObject *>self:
+            if pair.holder != NULL:
+                (<Memory>pair.holder).put_aside()
+            else:
+                empty(pair)
+            pair.holder = <PyObject *>self
+        if self.came is not None:
+            data = self.came
+            pair.incoming.write(data)
+            self.came = None
+        if self.goes is not None:
+            data = self.goes
+            pair.outgoing.write(data)
+            self.goes = None
+        return 0
+
+    cdef int put_aside(self) except -1:
+        # Nothing is in the pair twice, and nothing is aside that came before what is in it: `change` sees to that.
+        cdef Buffers pair = self.pair
+        if pair.incoming.pending != 0:
+            self.came = pair.incoming.read()
+        if pair.outgoing.pending != 0:
+            self.goes = pair.outgoing.read()
+        pair.holder = NULL
+        return 0
+
+    cdef inline int enter(self) except -1:
+        if self.spoiled:
+            raise mixed()
+        self.claim()
+        self.pair.busy += 1
+        self.pair.runner = <unsigned long>PyThread_get_thread_ident()
+        return 0
+
+    cdef inline int leave(self) except -1:
+        self.pair.busy -= 1
+        if self.pair.busy or self.pair.holder != <PyObject *>self:
+            self.left_within()
+        return 0
+
+    cdef int left_within(self) except -1:
+        """A method of OpenSSL's returned that was called while another one waits in Python, or that waited itself while
+        others were called."""
+        cdef Buffers pair = self.pair
+        cdef bytes said
+        if pair.holder == <PyObject *>self:
+            self.put_aside()
+        elif pair.holder == NULL:
+            # The others have left nothing in it, so what is there now is ours.
+            if pair.outgoing.pending != 0:
+                said = pair.outgoing.read()
+                self.goes = said if self.goes is None else self.goes + said
+            empty(pair)
+        else:
+            # The holder waits in a call of Python's, with its bytes in the pair; we had some there, too.
+            self.spoiled = (<Memory>pair.holder).spoiled = True
+            raise mixed()
+        return 0
+
+    # -- the calls
+
+    cpdef object read(self, Py_ssize_t size):
+        cdef object data
+        while True:
+            self.enter()
+            try:
+                data = self.tls.read(size)
+            except wants:
+                data = None
+            except BaseException as e:
+                forget_errors(e)
+                raise
+            finally:
+                self.leave()
+            if data is not None or not self.missed():
+                return data
+
+    cpdef Py_ssize_t read_into(self, Py_ssize_t size, object view) except -2:
+        cdef Py_ssize_t n
+        while True:
+            self.enter()
+            try:
+                n = self.tls.read(size, view)
+            except wants:
+                n = -1
+            except BaseException as e:
+                forget_errors(e)
+                raise
+            finally:
+                self.leave()
+            if n >= 0 or not self.missed():
+                return n
+
+    cpdef Py_ssize_t write(self, data) except -1:
+        self.enter()
+        try:
+            return self.tls.write(data)
+        except BaseException as e:
+            forget_errors(e)
+            raise
+        finally:
+            self.leave()
+
+    cpdef bint handshake(self) except -1:
+        cdef bint done = True
+        while True:
+            self.enter()
+            try:
+                self.tls.do_handshake()
+            except wants:
+                done = False
+            except BaseException as e:
+                forget_errors(e)
+                raise
+            finally:
+                self.leave()
+            if done:
+                if type(self.owner) is usual_owner and not self.own:
+                    self.tls.owner = nobody     # and not a weak reference to nothing, 80 bytes
+                    self.owner = None
+                return True
+            if not self.missed():
+                return False
+            done = True
+
+    cpdef bint shutdown(self) except -1:
+        self.enter()
+        try:
+            self.tls.shutdown()
+        except wants:
+            return False
+        except BaseException as e:
+            forget_errors(e)
+            raise
+        finally:
+            self.leave()
+        return True
+
+    cdef bint missed(self) except -1:
+        """OpenSSL wants more. Is there more, which was put aside meanwhile?"""
+        if self.came is not None:
+            return True
+        if self.ended:
+            raise ended_early(8, "EOF occurred in violation of protocol")
+        return False
+
+    cpdef Py_ssize_t pending(self) except -1:
+        return self.tls.pending()
+
+    cpdef object feed(self, data):
+        if len(data):
+            self.claim()
+            self.pair.incoming.write(data)
+        else:
+            self.ended = True
+
+    cpdef Py_ssize_t received(self) except -1:
+        cdef Py_ssize_t aside = PyBytes_GET_SIZE(self.came) if self.came is not None else 0
+        if self.pair.holder == <PyObject *>self:
+            return aside + <Py_ssize_t>self.pair.incoming.pending
+        return aside
+
+    cpdef bytes take(self):
+        cdef bytes data
+        if self.pair.holder != <PyObject *>self and self.goes is None:
+            return b""
+        self.claim()
+        return self.pair.outgoing.read()
+
+    cpdef Py_ssize_t unsent(self) except -1:
+        cdef Py_ssize_t aside = PyBytes_GET_SIZE(self.goes) if self.goes is not None else 0
+        if self.pair.holder == <PyObject *>self:
+            return aside + <Py_ssize_t>self.pair.outgoing.pending
+        return aside
+
+
+cdef int forget_errors(exc) except -1:
+    """OpenSSL's errors are in a queue of the OS thread, which `ssl` empties when it raises one of them. The handler of
+    a signal may have raised `exc` before it came to that, and the next connection would find what was this one's
+    (https://github.com/python/cpython/issues/148594). Making a connection empties the queue."""
+    global idle_context
+    if isinstance(exc, ssl_error):
+        return 0
+    if idle_context is None:
+        import ssl
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        made.check_hostname = False
+        idle_context = made
+    idle_context.wrap_bio(new_buffer(), new_buffer())
+    return 0
+
+
+cdef int empty(Buffers pair) except -1:
+    if pair.incoming.pending != 0:
+        pair.incoming.read()
+    if pair.outgoing.pending != 0:
+        pair.outgoing.read()
+    return 0
+
+
+cdef int wait_for(Buffers pair) except -1:
+    """Another OS thread is in a method of OpenSSL's, which does not wait."""
+    while pair.busy and pair.runner != <unsigned long>PyThread_get_thread_ident():
+        with nogil:
+            usleep(PAUSE)
+    return 0
+
+
+cdef object mixed():
+    return TLSError(
+        "two connections of one thread waited in functions that OpenSSL calls, and neither can go on: do not wait there"
+    )
 
 
 cdef class Records:
@@ -47,11 +484,15 @@ cdef class Records:
     asked for ciphertext and the ciphertext is handed to the stream below under `_lock`.
     """
 
-    cdef public object _sock, _engine, _context, _tls, _incoming, _outgoing, _want
+    cdef public object _sock, _engine, _context
+    cdef readonly Channel _channel
     cdef public mutex _lock
     cdef public bytes _back, _rest
     cdef public int _block, _state
     cdef public bint _primed, _direct
+
+    def _uses(self, Channel channel not None):
+        self._channel = channel
 
     def recv(self, Py_ssize_t buffer_size, int flags=0):
         """Receive at most ``buffer_size`` bytes, of the records that have come: ``b''`` when the peer has ended its
@@ -60,27 +501,38 @@ cdef class Records:
         Raises TruncatedError, ProtocolError; ValueError for a negative size; what ``recv`` of the stream below raises;
         SimultaneousError while another thread receives.
         """
-        cdef bytes data
-        cdef Py_ssize_t n
+        cdef object got
         if self._state != OPEN or buffer_size <= 0 or flags:
             return self._recv_unusual(buffer_size, flags)
         while True:
             if not self._primed and not pull(self):
                 return self._recv_done(b"")
-            try:
-                data = self._tls.read(min(buffer_size, RECORD))
-                break
-            except Exception as e:
-                if type(e) is not self._want or self._outgoing.pending != 0:
-                    return self._recv_raised(e, buffer_size)
+            got = self.decrypted(buffer_size)
+            if got is not None:
+                return got
+
+    cdef object decrypted(self, Py_ssize_t size):
+        """None: the engine wants more. A method, so that the compiler does not make it a part of recv(), whose frame is
+        kept for each connection that waits."""
+        cdef object got
+        cdef Py_ssize_t n
+        try:
+            got = self._channel.read(min(size, RECORD))
+        except Exception as e:
+            return self._read_failed(e, size)
+        if got is None:
             self._primed = False
-        n = PyBytes_GET_SIZE(data)
-        self._primed = n >= min(buffer_size, RECORD) or self._incoming.pending != 0
-        if n == 0 or self._outgoing.pending != 0:
-            return self._recv_done(data)
-        if n >= RECORD and n < buffer_size and self._incoming.pending != 0:
-            return more(self, data, buffer_size)
-        return data
+            if self._channel.unsent() == 0:
+                return None
+            self._answer()
+            return self._receive(size)
+        n = PyBytes_GET_SIZE(<bytes?>got)
+        self._primed = n >= min(size, RECORD) or self._channel.received() != 0
+        if n == 0 or self._channel.unsent() != 0:
+            return self._recv_done(got)
+        if n >= RECORD and n < size and self._channel.received() != 0:
+            return more(self, <bytes>got, size)
+        return got
 
     def _pull(self):
         """Wait for more ciphertext, and give it to the engine. False: this side has shut the stream below, and it has
@@ -109,10 +561,10 @@ cdef class Records:
             if PyBytes_GET_SIZE(self._rest):
                 self._before_sending()
             try:
-                sent = self._tls.write(data)
+                sent = self._channel.write(data)
             except Exception as e:
                 raise self._not_written(e)
-            out = self._outgoing.read()
+            out = self._channel.take()
             if self._direct:
                 self._rest = out
                 try:
@@ -123,7 +575,7 @@ cdef class Records:
                 self._rest = b""
             else:
                 self._transmit(out)
-            if sent < size or self._outgoing.pending != 0:
+            if sent < size or self._channel.unsent() != 0:
                 told = True
                 self._send_more(data, sent)
         except BaseException as e:
@@ -135,30 +587,34 @@ cdef class Records:
         return size
 
 
-cdef bytes more(Records self, bytes data, Py_ssize_t size):
-    """``data``, a full record, and what is behind it and here already: whoever handles a bulk of data then makes one
+cdef bytes more(Records self, bytes first, Py_ssize_t size):
+    """``first``, a full record, and what is behind it and here already: whoever handles a bulk of data then makes one
     call, and one send(2), where it would make one for each record."""
-    cdef list pieces = [data]
-    cdef bytes piece
-    cdef Py_ssize_t n, left = size - PyBytes_GET_SIZE(data)
-    while left > 0 and self._incoming.pending != 0 and self._outgoing.pending == 0:
+    cdef Py_ssize_t n, got = PyBytes_GET_SIZE(first), most
+    cdef bytes data
+    cdef char *into
+    # No more plain text than ciphertext, and OpenSSL has nothing decrypted that a full record left.
+    most = min(size, got + self._channel.received())
+    data = PyBytes_FromStringAndSize(NULL, most)
+    into = PyBytes_AS_STRING(data)
+    memcpy(into, PyBytes_AS_STRING(first), got)
+    while got < most and self._channel.received() != 0 and self._channel.unsent() == 0:
         try:
-            piece = self._tls.read(min(left, RECORD))
+            # The view is gone before the bytes are anybody else's.
+            n = self._channel.read_into(most - got, PyMemoryView_FromMemory(into + got, most - got, PyBUF_WRITE))
         except BaseException as e:
-            data = b"".join(pieces)
-            if type(e) is self._want and self._outgoing.pending == 0:
-                self._primed = False
-                return data
-            return self._more_raised(e, data)
-        n = PyBytes_GET_SIZE(piece)
+            return self._more_raised(e, data[:got])
+        if n < 0:
+            self._primed = False
+            break
         if n == 0:
             self._at_end()
             break
-        pieces.append(piece)
-        left -= n
-        self._primed = n >= min(left + n, RECORD) or self._incoming.pending != 0
-    data = b"".join(pieces)
-    return self._recv_done(data) if self._outgoing.pending != 0 else data
+        self._primed = n >= min(most - got, RECORD) or self._channel.received() != 0
+        got += n
+    if got < most:
+        data = data[:got]
+    return self._recv_done(data) if self._channel.unsent() != 0 else data
 
 
 cdef bint pull(Records self) except -1:
@@ -168,12 +624,12 @@ cdef bint pull(Records self) except -1:
     if self._direct and asked > BLOCK_FIRST:
         n = (<sock?>self._sock).c_recv_into(shared, min(asked, BLOCK_MOST), 0)
         if n:
-            self._incoming.write(PyMemoryView_FromMemory(shared, n, PyBUF_READ))
+            self._channel.feed(PyMemoryView_FromMemory(shared, n, PyBUF_READ))
     else:
         data = (<sock?>self._sock).c_recv(asked, 0) if self._direct else self._sock.recv(asked)
         n = PyBytes_GET_SIZE(data)
         if n:
-            self._incoming.write(data)
+            self._channel.feed(data)
     if n == 0:
         return self._pulled_end()
     self._primed = True

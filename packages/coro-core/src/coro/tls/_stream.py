@@ -10,9 +10,12 @@ lose nothing. One thread reads and others write at the same time. What stands be
   and by the next writer otherwise.
 * An end of the stream below is a clean end only behind the peer's close_notify.
 
-Cost: an object of 200 bytes and a lock for each connection, beside the engine; 1 us for a call that moves a KiB, beside
-what the engine and the socket take. What is asked of the stream below grows with what it gives, from 4 KiB to two
-records, because the engine's buffer stays as large as it has ever been. Rejected: a thread for each direction (a switch
+What is between the engine and the stream is a *channel*, because the connections of OpenSSL's share their memory, see
+_records.pyx.
+
+Cost: an object of 150 bytes and a lock for each connection, beside the engine; 1 us for a call that moves a KiB, beside
+what the engine and the socket take. What is asked of the stream below grows with what it gives, from 4 KiB to four
+records. Rejected: a thread for each direction (a switch
 for each record), and letting a reader wait until its alert is sent (two peers that only write would wait for each
 other).
 
@@ -29,12 +32,12 @@ from typing import Any, NamedTuple, Self, SupportsFloat, cast
 from coro import oserrors
 from coro._net.constants import MSG, SHUT
 from coro._net.sock import sock
-from coro._net.tls import HandshakeError, HandshakeTimeout, ProtocolError, TLSError, until_done
+from coro._net.tls import HandshakeError, HandshakeTimeout, ProtocolError, TLSError
 from coro._runtime import arguments, scheduler
 from coro._sync.locks import mutex
 from coro.exceptions import ClosedError, TimeoutError, end_of_stream
 from coro.tls._engine import Engine
-from coro.tls._records import FIRST_BLOCK, NUMBERS, Records
+from coro.tls._records import FIRST_BLOCK, NUMBERS, Channel, Foreign, Records
 
 __all__ = ["TLSStatistics", "TLSStream"]
 
@@ -113,19 +116,15 @@ class TLSStream(Records):
     and others) are passed on.
     """
 
-    __slots__ = ("__weakref__", "_again", "_ended", "_trouble")
+    __slots__ = ("__weakref__", "_trouble")
 
     def __init__(self, sock: Any, engine: Engine, context: Any = None) -> None:
         """``context`` is the context that made them. The handshake is still to be done."""
         self._sock = sock
         self._engine = engine
         self._context = context
-        self._tls = engine.tls
-        self._incoming = engine.incoming
-        self._outgoing = engine.outgoing
-        self._want = engine.want
-        self._ended = engine.ended
-        self._again: type[Exception] = getattr(engine, "again", _Never)
+        channel: Channel | None = getattr(engine, "channel", None)
+        self._uses(Foreign(engine) if channel is None else channel)
         self._lock = mutex()
         self._back = b""  # plain text that an interrupted recv_exact had gathered
         self._rest = b""  # ciphertext that an interrupted send had not sent
@@ -176,35 +175,32 @@ class TLSStream(Records):
 
     def _shake(self) -> None:
         left = HANDSHAKE_MOST
-
-        def exchange(again: bool) -> None:
-            nonlocal left
-            self._flush_to_the_living()
-            if again:
+        while True:
+            try:
+                done = self._channel.handshake()
+            except self._again:
+                self._flush_to_the_living()
                 scheduler.yield_slice()
+                continue
+            except Exception as e:
+                raise self._not_shaken(e)  # noqa: B904  the cause is set there
+            self._flush_to_the_living()
+            if done:
                 return
             data = self._sock.recv(BLOCK_FIRST)
             left -= len(data)
             if left < 0:
                 raise HandshakeError(f"the peer sent {HANDSHAKE_MOST} bytes and the TLS handshake is not completed")
-            self._feed(data)
+            self._channel.feed(data)
 
-        until_done(self._want, self._again, exchange, self._shake_step)
-        self._flush_to_the_living()
-
-    def _shake_step(self) -> None:
-        try:
-            self._tls.do_handshake()
-        except (self._want, self._again):
-            raise
-        except Exception as e:
-            error = self._engine.error(e, "handshake")
-            if isinstance(error, TLSError):
-                self._break(error)
-            self._send_alert(True)
-            if error is e:
-                raise
-            raise error from e
+    def _not_shaken(self, exc: Exception) -> Exception:
+        error = self._engine.error(exc, "handshake")
+        if isinstance(error, TLSError):
+            self._break(error)
+        self._send_alert(True)
+        if error is not exc:
+            error.__cause__ = exc
+        return error
 
     def _flush_to_the_living(self) -> None:
         """A peer may have said all it wanted and left. What it said is still to be received, and receiving tells how it
@@ -212,13 +208,13 @@ class TLSStream(Records):
         try:
             self._flush()
         except ConnectionError:
-            self._outgoing.read()
+            self._channel.take()
             self._rest = b""
 
     def _send_alert(self, last: bool) -> None:
         """Tell the peer why it ends, if that is possible at once. ``last``: and see to it that it is read. Bytes of the
         peer's that nobody has read would turn the end of the connection into a reset, which overtakes the alert."""
-        if not self._outgoing.pending or self._lock.locked():
+        if not self._channel.unsent() or self._lock.locked():
             return
         try:
             if not self._direct:
@@ -234,19 +230,16 @@ class TLSStream(Records):
 
     # -- between the engine and the stream below
 
-    def _feed(self, data: bytes) -> None:
-        if data:
-            self._incoming.write(data)
-        else:
-            self._incoming.write_eof()
-        self._primed = True
+    @property
+    def _again(self) -> type[Exception]:
+        return getattr(self._engine, "again", _Never)
 
     def _flush(self) -> None:
         """Send what the engine has to say. The caller has the lock, or there is nobody else."""
         if self._rest:
             self._transmit(self._rest)
-        while self._outgoing.pending:
-            self._transmit(self._outgoing.read())
+        while self._channel.unsent():
+            self._transmit(self._channel.take())
 
     def _transmit(self, data: bytes) -> None:
         self._rest = data
@@ -260,8 +253,8 @@ class TLSStream(Records):
     def _send_at_once(self) -> bool:
         """What _flush does, without waiting; whether all was sent. Only a sock can be asked not to wait."""
         if not self._direct:
-            return not self._outgoing.pending and not self._rest
-        data = self._rest + self._outgoing.read() if self._outgoing.pending else self._rest
+            return not self._channel.unsent() and not self._rest
+        data = self._rest + self._channel.take() if self._channel.unsent() else self._rest
         self._rest = data
         if data:
             try:
@@ -277,7 +270,7 @@ class TLSStream(Records):
         if not self._lock.locked():
             with self._lock:
                 self._send_at_once()
-        if self._outgoing.pending + len(self._rest) > ANSWERS_MOST and not self._lock.locked():
+        if self._channel.unsent() + len(self._rest) > ANSWERS_MOST and not self._lock.locked():
             error = ProtocolError(f"the peer provoked {ANSWERS_MOST} bytes of answers without receiving any of them")
             self._break(error)
             raise error
@@ -330,25 +323,13 @@ class TLSStream(Records):
         self._back = data
         self._state = self._state | _KEPT if data else self._state & ~_KEPT
 
-    def _recv_raised(self, exc: Exception, size: int) -> bytes:
-        """What the engine raised in recv()."""
-        if isinstance(exc, self._want):
-            self._primed = False
-            if self._outgoing.pending:
-                self._answer()
-            return self._receive(size)
-        self._primed = True
-        return self._read_failed(exc, size)
-
     def _more_raised(self, exc: BaseException, data: bytes) -> bytes:
         """What the engine raised in recv() behind ``data``, which is received first: the next call tells the rest. A
         signal's handler may have raised it, too."""
         if not isinstance(exc, Exception):
             self._keep(data)
             raise exc
-        if isinstance(exc, self._want):
-            self._primed = False
-        elif isinstance(exc, self._ended):
+        if isinstance(exc, self._engine.ended):
             self._state |= _PEER_ENDED
         elif not isinstance(exc, self._again):
             error = self._failed(exc, "read")
@@ -356,7 +337,7 @@ class TLSStream(Records):
                 self._keep(data)
                 raise error
             return data
-        if self._outgoing.pending:
+        if self._channel.unsent():
             self._answer()
         return data
 
@@ -369,7 +350,7 @@ class TLSStream(Records):
 
     def _read_failed(self, exc: Exception, size: int) -> bytes:
         """What the engine's read raised, other than that it wants more."""
-        if isinstance(exc, self._ended):
+        if isinstance(exc, self._engine.ended):
             return self._at_end()
         if isinstance(exc, self._again):
             scheduler.yield_slice()
@@ -384,18 +365,16 @@ class TLSStream(Records):
         while True:
             if self._primed:
                 try:
-                    data: bytes = self._tls.read(size if size < RECORD else RECORD)
-                except self._want:
-                    if self._outgoing.pending:
-                        self._answer()
+                    data = self._channel.read(size if size < RECORD else RECORD)
                 except Exception as e:
                     return self._read_failed(e, size)
-                else:
-                    if not data:
-                        return self._at_end()
-                    self._primed = len(data) >= min(size, RECORD) or self._incoming.pending != 0
-                    if self._outgoing.pending:
-                        self._answer()
+                if data is not None and not data:
+                    return self._at_end()
+                if data is not None:
+                    self._primed = len(data) >= min(size, RECORD) or self._channel.received() != 0
+                if self._channel.unsent():
+                    self._answer()
+                if data is not None:
                     return data
             if not self._pull():
                 return self._at_end()
@@ -404,13 +383,13 @@ class TLSStream(Records):
         """The stream below has ended. False: this side has shut it."""
         if self._state & _DOWN:
             return False
-        self._incoming.write_eof()
+        self._channel.feed(b"")
         self._primed = True
         return True
 
     def _at_end(self) -> bytes:
         self._state |= _PEER_ENDED
-        if self._outgoing.pending:
+        if self._channel.unsent():
             self._answer()
         return b""
 
@@ -447,21 +426,19 @@ class TLSStream(Records):
         while True:
             if self._primed:
                 try:
-                    n: int = self._tls.read(size, view)
-                except self._want:
-                    if self._outgoing.pending:
-                        self._answer()
+                    n = self._channel.read_into(size, view)
                 except Exception as e:
                     data = self._read_failed(e, size)
                     view[: len(data)] = data
                     return len(data)
-                else:
-                    if not n:
-                        self._at_end()
-                        return 0
-                    self._primed = n >= min(size, RECORD) or self._incoming.pending != 0
-                    if self._outgoing.pending:
-                        self._answer()
+                if n == 0:
+                    self._at_end()
+                    return 0
+                if n > 0:
+                    self._primed = n >= min(size, RECORD) or self._channel.received() != 0
+                if self._channel.unsent():
+                    self._answer()
+                if n > 0:
                     return n
             if not self._pull():
                 self._at_end()
@@ -526,7 +503,7 @@ class TLSStream(Records):
 
     def pending(self) -> int:
         """How many bytes can be received without waiting; there may be more that is not decrypted yet."""
-        return len(self._back) + int(self._tls.pending())
+        return len(self._back) + self._channel.pending()
 
     # -- sending
 
@@ -556,8 +533,8 @@ class TLSStream(Records):
                     if self._again is not _Never:
                         scheduler.yield_slice()
                     sent += self._encrypt(view[sent : sent + CHUNK])
-                    self._transmit(self._outgoing.read())
-            if self._outgoing.pending:
+                    self._transmit(self._channel.take())
+            if self._channel.unsent():
                 self._flush()
         except BaseException as e:
             _tell_sent(e, sent)
@@ -592,12 +569,12 @@ class TLSStream(Records):
 
     def _encrypt(self, data: _Buffer) -> int:
         try:
-            return int(self._tls.write(data))
+            return self._channel.write(data)
         except Exception as e:
             raise self._not_written(e)  # noqa: B904  the cause is set there
 
     def _not_written(self, exc: Exception) -> Exception:
-        if not isinstance(exc, self._want):
+        if not isinstance(exc, self._engine.want):
             return self._failed(exc, "write")
         error = ProtocolError("the peer asks for a new handshake inside of the connection")
         error.__cause__ = exc
@@ -659,11 +636,11 @@ class TLSStream(Records):
             self._keep_all()
         self._state |= _SHUT
         try:
-            self._tls.shutdown()
-        except (self._want, self._ended):
-            return  # it also looks for the peer's
+            self._channel.shutdown()
+        except self._engine.ended:
+            return  # the peer has ended, too
         except Exception as e:
-            if not self._outgoing.pending:
+            if not self._channel.unsent():
                 raise self._failed(e, "close")  # noqa: B904  the cause is set there
 
     def _keep_all(self) -> None:
@@ -671,14 +648,15 @@ class TLSStream(Records):
         kept = [self._back]
         try:
             while True:
-                data = self._tls.read(RECORD)
+                data = self._channel.read(RECORD)
+                if data is None:
+                    self._primed = False
+                    break
                 if not data:
                     self._state |= _PEER_ENDED
                     break
                 kept.append(data)
-        except self._want:
-            self._primed = False
-        except self._ended:
+        except self._engine.ended:
             self._state |= _PEER_ENDED
         except Exception as e:
             self._failed(e, "read")
@@ -726,7 +704,7 @@ class TLSStream(Records):
             self._block = 1
             if self._back or self.recv(1):
                 raise ProtocolError("the peer has sent data that was not received: receive up to the end first")
-        if self._incoming.pending:
+        if self._channel.received():
             raise ProtocolError("the peer has sent bytes behind its close_notify already, which would be lost")
         below = self._sock
         self._direct = False
@@ -804,8 +782,8 @@ class TLSStream(Records):
             version=None if self._state == _NEW else self._engine.version(),
             cipher=cipher[0] if cipher else None,
             session_reused=self._state != _NEW and self._engine.session_reused,
-            received=self._incoming.pending,
-            unsent=self._outgoing.pending + len(self._rest),
+            received=self._channel.received(),
+            unsent=self._channel.unsent() + len(self._rest),
             senders=len(self._lock.waiting),
         )
 

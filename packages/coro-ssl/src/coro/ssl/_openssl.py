@@ -12,10 +12,10 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Any
 
-from coro._net.tls import OpenSSL
 from coro.ssl._binding import end_point
 from coro.ssl._material import Chain, der_of, in_file
 from coro.tls import UnsupportedError
+from coro.tls._openssl import OpenSSL, never_waits
 
 if TYPE_CHECKING:
     from coro.ssl._context import Settings
@@ -30,14 +30,13 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 class Engine(OpenSSL):
     """A connection, with the channel bindings that `ssl` has not."""
 
-    __slots__ = ("_backend", "_server_side")
+    __slots__ = ("_backend",)
 
     def __init__(
         self, backend: Backend, context: ssl.SSLContext, server_side: bool, server_hostname: str | None, session: Any
     ) -> None:
         super().__init__(context, server_side, server_hostname, session)
         self._backend = backend
-        self._server_side = server_side
 
     def get_channel_binding(self, kind: str) -> bytes | None:
         """ "tls-server-end-point"; "tls-unique" for TLS 1.2; "tls-exporter" where this Python's `ssl` exports keys."""
@@ -56,7 +55,7 @@ class Engine(OpenSSL):
         return super().get_channel_binding(kind)
 
     def _server_certificate(self) -> bytes:
-        if self._server_side:
+        if self.object.server_side:
             return self._backend.shown[self.object.context]
         found = self.object.getpeercert(True)
         if found is None:
@@ -125,6 +124,7 @@ class Backend:
         if s.names:
             others = {host.lower(): self._one_server(chain) for host, chain in s.names.items()}
 
+            @never_waits
             def choose(connection: Any, name: str | None, _first: ssl.SSLContext) -> None:
                 asked = (name or "").lower().rstrip(".")
                 found = others.get(asked) or others.get(f"*.{asked.partition('.')[2]}")

@@ -13,11 +13,11 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from coro._net.tls import OpenSSL
 from coro.ssl._certs.certificates import check_pair, x509
 from coro.ssl._certs.errors import Error, WantRead, WantWrite, told
 from coro.ssl._certs.keys import dh_param, pkey
 from coro.ssl._material import in_file
+from coro.tls._openssl import OpenSSL
 
 __all__ = ["ssl", "ssl_ctx"]
 
