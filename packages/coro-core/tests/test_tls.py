@@ -253,6 +253,24 @@ def test_tls_ends_and_the_connection_goes_on():
 
 
 @in_jumping_loop
+def test_a_closed_stream_has_nothing_more_to_receive():
+    """Neither the peer's end, nor what an interrupted call had gathered."""
+    for ended in (True, False):
+        here, there = wrapped(*coro.socketpair())
+        there.send(b"abc")
+        with coro.move_on_after(0.001):
+            here.recv_exact(10)
+        if ended:
+            there.close()
+            assert here.recv_exact(3) == b"abc" and here.recv(10) == b""
+        here.close()
+        for receive in (lambda: here.recv(1), lambda: here.recv_into(bytearray(1)), lambda: here.recv_exact(1)):
+            with pytest.raises(coro.ClosedError):
+                receive()
+        there.close()
+
+
+@in_jumping_loop
 def test_close_waits_a_second_for_a_peer_that_does_not_receive():
     here, there = wrapped(*memory_pair())
     with there:

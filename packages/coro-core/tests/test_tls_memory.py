@@ -303,40 +303,226 @@ class _Struck(BaseException):
 def test_an_exception_out_of_nowhere_harms_no_other_connection():
     """A signal's handler raises wherever it likes, also between two calls that belong together."""
     bystanders = shaken(*engines())
+    armed = False
 
     def strike(signum, frame):
-        raise _Struck
+        nonlocal armed
+        if armed:
+            armed = False
+            raise _Struck
+
+    def ask_for_too_much(one):
+        nonlocal armed
+        try:
+            armed = True
+            while True:
+                one[0].channel.write(b"x" * 20_000)
+                one[1].channel.feed(one[0].channel.take()[:-1])
+                one[1].channel.read(16_384)
+        except ssl.SSLError:
+            pass  # a byte is missing: its errors are its own, too
+        finally:
+            armed = False
 
     before = signal.signal(signal.SIGALRM, strike)
     struck = 0
     try:
         for step in range(100):
             one = shaken(*engines())
+            signal.setitimer(signal.ITIMER_REAL, 0.00002 + step * 0.000003)
             try:
-                signal.setitimer(signal.ITIMER_REAL, 0.00002 + step * 0.000003)
-                while True:
-                    one[0].channel.write(b"x" * 20_000)
-                    one[1].channel.feed(one[0].channel.take()[:-1])
-                    one[1].channel.read(16_384)
+                ask_for_too_much(one)
             except _Struck:
                 struck += 1
-            except ssl.SSLError:
-                pass  # a byte is missing: its errors are its own, too
-            finally:
-                disarm()
             bystanders[0].channel.write(b"hello")
             move(*bystanders)
             assert bystanders[1].channel.read(100) == b"hello"
             assert bystanders[0].channel.read(100) is bystanders[1].channel.read(100) is None
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert struck
 
 
-def disarm():
-    while True:
+@in_loop
+def test_what_is_left_between_two_calls_while_another_waits_within():
+    """What is fed and not read, what is encrypted and not taken: the one that goes on must not find it."""
+    go_on = coro.event()
+
+    def choose(connection, name, context):
+        go_on.wait()
+
+    a, b = late(tls_support.server_context(), choose)
+    first, second = shaken(*engines()), shaken(*engines())
+    a.channel.handshake()
+    move(a, b)
+    thread = coro.spawn(b.channel.handshake)
+    coro.yield_slice()
+    first[0].channel.write(b"fed")
+    first[1].channel.feed(first[0].channel.take())
+    second[0].channel.write(b"encrypted")
+    second[1].channel.write(b"taken")
+    taken = second[1].channel.take()
+    go_on.set()
+    assert thread.get() is False
+    move(b, a)
+    shaken(a, b)
+    assert first[1].channel.read(100) == b"fed"
+    move(*second)
+    second[0].channel.feed(taken)
+    assert second[1].channel.read(100) == b"encrypted" and second[0].channel.read(100) == b"taken"
+
+
+@in_loop
+def test_a_context_whose_function_waited_gets_pairs_of_their_own():
+    go_on = coro.event()
+    server = tls_support.server_context()
+    a, b = late(server, lambda connection, name, context: go_on.wait())
+    server.sni_callback = None
+    assert engines(server=server)[1].channel.buffers() == b.channel.buffers()
+    server.sni_callback = lambda connection, name, context: go_on.wait()
+    a.channel.handshake()
+    move(a, b)
+    thread = coro.spawn(b.channel.handshake)
+    coro.yield_slice()
+    shaken(*engines())
+    go_on.set()
+    thread.get()
+    server.sni_callback = None
+    assert engines(server=server)[1].channel.buffers() != b.channel.buffers()
+
+
+@pytest.mark.skipif(not hasattr(ssl.SSLContext, "set_psk_server_callback"), reason="new in Python 3.13")
+@in_loop
+def test_functions_for_keys_that_wait():
+    """The ssl module does not tell whether there is one. Two that wait at once fail, and the next ones do not."""
+
+    def context(kind):
+        made = ssl.SSLContext(kind)
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+        made.maximum_version = ssl.TLSVersion.TLSv1_2
+        made.set_ciphers("PSK")
+        return made
+
+    def key(identity):
+        asked.append(identity)
+        coro.yield_slice()
+        coro.yield_slice()
+        return b"secret"
+
+    asked = []
+    client, server = context(ssl.PROTOCOL_TLS_CLIENT), context(ssl.PROTOCOL_TLS_SERVER)
+    client.set_psk_client_callback(lambda hint: ("me", b"secret"))
+    server.set_psk_server_callback(key)
+    bystanders = pair()
+
+    def once():
+        left, right = coro.socketpair()
+        thread = coro.spawn(tls.context(server).wrap, right, server_side=True)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            return
-        except _Struck:
-            continue
+            with tls.context(client).wrap(left) as here, thread.get() as there:
+                here.send(b"hello")
+                return there.recv(100)
+        except OSError:
+            return thread
+
+    for turn in range(3):
+        threads = [coro.spawn(once) for _ in range(5)]
+        got = [thread.get() for thread in threads]
+        bystanders[0].send(b"fine")
+        assert bystanders[1].recv(100) == b"fine"
+        if turn:
+            assert got == [b"hello"] * 5
+    for one in got:
+        if not isinstance(one, bytes):
+            with pytest.raises(tls.TLSError):
+                one.get()
+    assert len(asked) == 15
+    for one in bystanders:
+        one.close()
+
+
+@in_loop
+def test_an_end_that_the_context_takes_for_a_farewell():
+    """OP_IGNORE_UNEXPECTED_EOF, for peers that never say close_notify."""
+    for silently in (False, True):
+        context = tls_support.client_context()
+        if silently:
+            context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
+        left, right = coro.socketpair()
+        thread = coro.spawn(tls.context(tls_support.server_context()).wrap, right, server_side=True)
+        here, there = tls.context(context).wrap(left, server_hostname="localhost"), thread.get()
+        there.send(b"hello")
+        there.sock.close()
+        assert here.recv(100) == b"hello"
+        if silently:
+            assert here.recv(100) == here.recv(100) == b""
+            assert here.recv_into(bytearray(9)) == 0
+        else:
+            with pytest.raises(tls.TruncatedError):
+                here.recv(100)
+        here.close()
+        a, b = engines(client=context)
+        a.channel.handshake()
+        a.channel.take()
+        a.channel.feed(b"")
+        with pytest.raises(ssl.SSLEOFError):
+            a.channel.handshake()
+
+
+@pytest.mark.slow
+@in_loop
+def test_hundreds_of_streams_that_are_interrupted():
+    """Streams over cut stretches of stream, with limits that end calls anywhere, and the collector's runs."""
+    from coro.testing import faults
+
+    collected = gc.get_threshold()
+    whole = 0
+
+    def receive(stream, size, chosen):
+        got = b""
+        while len(got) < size:
+            with coro.move_on_after(chosen.choice((0, 0.001, 1000))):
+                got += stream.recv(min(size - len(got), chosen.choice((1, 900, 70_000))))
+            coro.yield_slice()
+        return got
+
+    def send(stream, data, chosen):
+        sent = 0
+        while sent < len(data):
+            try:
+                with coro.timeout(chosen.choice((0, 0.001, 1000))):
+                    sent += stream.send(data[sent : sent + chosen.choice((10, 3000, 80_000))])
+            except coro.TimeoutError as e:
+                sent += e.bytes_sent
+            coro.yield_slice()
+        stream.send(b"")  # what an interrupted call has left
+
+    def talk(seed):
+        nonlocal whole
+        chosen = random.Random(seed)
+        left, right = testing.stream_pair() if seed % 2 else coro.socketpair()
+        thread = coro.spawn(tls.context(tls_support.server_context()).wrap, right, server_side=True)
+        below = faults.faulty_stream(left, faults.short(700)) if seed % 2 else left
+        here = tls.context(tls_support.client_context()).wrap(below, server_hostname="localhost")
+        there = thread.get()
+        for first, second in [(here, there), (there, here)] * 2:
+            data = chosen.randbytes(chosen.choice((10, 5000, 40_000)))
+            sender = coro.spawn(send, first, data, chosen)
+            assert receive(second, len(data), chosen) == data
+            sender.get()
+        if chosen.random() < 0.5:
+            here.close()
+            assert there.recv(10) == b""
+            there.close()
+        whole += 1
+
+    gc.set_threshold(7)
+    try:
+        with coro.group() as g:
+            for seed in range(200):
+                g.spawn(talk, seed)
+    finally:
+        gc.set_threshold(*collected)
+    assert whole == 200

@@ -501,6 +501,16 @@ def test_one_version_and_cipher(authority, issued):
     assert server.statistics().failed == 1
 
 
+def test_several_groups(issued):
+    several = "X25519:prime256v1"
+    if hasattr(ssl.SSLContext, "set_groups"):
+        new_ctx(issued.pem, groups=several)
+    else:
+        with pytest.raises(UnsupportedError, match="one group"):
+            new_ctx(issued.pem, groups=several)
+    new_ctx(issued.pem, groups=several, backend="tlslite")
+
+
 @in_loop
 def test_a_silent_client(made, authority, issued):
     server = made(issued.pem, handshake_timeout=0.01)

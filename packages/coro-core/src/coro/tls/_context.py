@@ -99,7 +99,7 @@ def context(obj: Any) -> Context:
     which a peer asks for the costly part of a handshake again and again. TypeError for anything else.
 
     A function that OpenSSL calls in the middle of a handshake, an ``sni_callback``, may block its thread. One that gives
-    pre-shared keys (Python 3.13) must not: where two handshakes wait in it at once, both fail.
+    pre-shared keys (Python 3.13) should not: the first two handshakes of the context that wait in it at once fail.
 
     ``wrap`` returns a TLSStream after the handshake. ``sock`` is a connected ``coro.sock`` or another ``coro.Stream``
     and belongs to the result. Raises HandshakeError and its kinds CertificateError and HandshakeTimeout, with ``sock``

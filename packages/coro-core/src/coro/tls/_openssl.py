@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from coro._net.tls import UnsupportedError, translated, words
-from coro.tls._records import Memory
+from coro.tls._records import Memory, waiting
 
 if TYPE_CHECKING:
     import ssl
@@ -164,7 +164,7 @@ def never_waits(function: Any) -> Any:
 
 def _may_wait(context: ssl.SSLContext) -> bool:
     """May OpenSSL call something of this context's that waits in the middle of a handshake, while others go on?"""
-    if getattr(context, "_msg_callback", None) is not None:
+    if context in waiting or getattr(context, "_msg_callback", None) is not None:
         return True
     choose = getattr(context, "sni_callback", None)
     return choose is not None and not getattr(choose, "never_waits_in_tls", False)

@@ -1,6 +1,8 @@
 """Types of the compiled module tls/_records.pyx."""
 
+from ssl import SSLContext
 from typing import Any
+from weakref import WeakSet
 
 from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -9,6 +11,7 @@ from coro.tls._engine import Engine
 
 NUMBERS: tuple[int, int, int, int, int]
 FIRST_BLOCK: int
+waiting: WeakSet[SSLContext]
 
 class Channel:
     def read(self, size: int) -> bytes | None: ...

@@ -18,7 +18,11 @@ What makes this safe: a connection may touch the pair only in `Memory`, which cl
 never finds bytes of another connection. Such a method can be left in the middle only where OpenSSL calls Python (names,
 pre-shared keys, messages), or releases the GIL. A connection of a context with such a function that may wait has a pair
 of its own. Where that could not be known, and two connections waited in the middle of such a method, both have failed:
-see `left_within`. Another OS thread that uses the connection waits until nobody is in the middle.
+see `left_within`; the next ones of these contexts have pairs of their own. Another OS thread that uses the connection
+waits until nobody is in the middle.
+
+What is in the pair is ciphertext, under keys that only the two ends of one connection have. So even a fault here could
+break connections, and never tell one what was meant for another.
 
 Rejected: a pair for each connection, and to give up that of an idle one, which the `ssl` module has no call for.
 """
@@ -42,7 +46,7 @@ from coro._sync.locks cimport mutex
 
 require_abi()
 
-__all__ = ["Foreign", "Memory", "Records"]
+__all__ = ["Foreign", "Memory", "Records", "waiting"]
 
 cdef enum:
     OPEN = 1                # as in _stream.py, which compares
@@ -56,6 +60,8 @@ cdef enum:
     BLOCK_MOST = 4 * (RECORD + 22)
     PAUSE = 50              # microseconds between two looks whether another OS thread has left
 
+ENDED = "EOF occurred in violation of protocol"
+
 NUMBERS = (OPEN, PEER_ENDED, KEPT, RECORD, CHUNK)
 FIRST_BLOCK = BLOCK_FIRST
 
@@ -68,6 +74,7 @@ cdef object wants = None        # ssl.SSLWantReadError
 cdef object new_buffer = None   # ssl.MemoryBIO
 cdef object ended_early = None  # ssl.SSLEOFError
 cdef object ssl_error = None    # ssl.SSLError
+cdef object ends_silently = 0   # ssl.OP_IGNORE_UNEXPECTED_EOF
 cdef object idle_context = None # see forget_errors
 cdef object usual_owner = None  # ssl.SSLObject
 cdef object nobody = None       # one of them
@@ -75,6 +82,8 @@ cdef object nobody = None       # one of them
 cdef dict pairs = {}
 # The last one made, kept for who closes a connection and opens the next.
 cdef Buffers latest = None
+# Contexts whose functions turned out to wait.
+waiting = weakref.WeakSet()
 
 
 @cython.final
@@ -231,11 +240,12 @@ cdef class Memory(Channel):
     cdef bint ended             # the stream below
 
     def __cinit__(self, bint own=False):
-        global wants, new_buffer, ended_early, ssl_error, usual_owner, nobody
+        global wants, new_buffer, ended_early, ssl_error, ends_silently, usual_owner, nobody
         if wants is None:
             import ssl
             new_buffer, ended_early, usual_owner = ssl.MemoryBIO, ssl.SSLEOFError, ssl.SSLObject
             ssl_error = ssl.SSLError
+            ends_silently = getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)     # OpenSSL 3
             nobody = usual_owner.__new__(usual_owner)
             wants = ssl.SSLWantReadError
         self.own = own
@@ -310,15 +320,19 @@ cdef class Memory(Channel):
         cdef bytes said
         if pair.holder == <PyObject *>self:
             self.put_aside()
-        elif pair.holder == NULL:
+            return 0
+        if pair.holder == NULL:
             # The others have left nothing in it, so what is there now is ours.
             if pair.outgoing.pending != 0:
                 said = pair.outgoing.read()
                 self.goes = said if self.goes is None else self.goes + said
             empty(pair)
+            waiting.add(self.tls.context)
         else:
             # The holder waits in a call of Python's, with its bytes in the pair; we had some there, too.
             self.spoiled = (<Memory>pair.holder).spoiled = True
+            waiting.add(self.tls.context)
+            waiting.add((<Memory>pair.holder).tls.context)
             raise mixed()
         return 0
 
@@ -337,8 +351,10 @@ cdef class Memory(Channel):
                 raise
             finally:
                 self.leave()
-            if data is not None or not self.missed():
+            if data is not None:
                 return data
+            if not self.missed():
+                return b"" if self.ended else None
 
     cpdef Py_ssize_t read_into(self, Py_ssize_t size, object view) except -2:
         cdef Py_ssize_t n
@@ -353,8 +369,10 @@ cdef class Memory(Channel):
                 raise
             finally:
                 self.leave()
-            if n >= 0 or not self.missed():
+            if n >= 0:
                 return n
+            if not self.missed():
+                return 0 if self.ended else -1
 
     cpdef Py_ssize_t write(self, data) except -1:
         self.enter()
@@ -385,6 +403,8 @@ cdef class Memory(Channel):
                     self.owner = None
                 return True
             if not self.missed():
+                if self.ended:
+                    raise ended_early(8, ENDED)
                 return False
             done = True
 
@@ -402,11 +422,12 @@ cdef class Memory(Channel):
         return True
 
     cdef bint missed(self) except -1:
-        """OpenSSL wants more. Is there more, which was put aside meanwhile?"""
+        """OpenSSL wants more. Is there more, which was put aside meanwhile? The stream below may have ended: that is an
+        error unless the context takes it for the peer's close_notify."""
         if self.came is not None:
             return True
-        if self.ended:
-            raise ended_early(8, "EOF occurred in violation of protocol")
+        if self.ended and not self.tls.context.options & ends_silently:
+            raise ended_early(8, ENDED)
         return False
 
     cpdef Py_ssize_t pending(self) except -1:
@@ -416,6 +437,8 @@ cdef class Memory(Channel):
         if len(data):
             self.claim()
             self.pair.incoming.write(data)
+            if self.pair.busy:
+                self.put_aside()    # whoever is in the middle shall not find it
         else:
             self.ended = True
 
@@ -427,10 +450,15 @@ cdef class Memory(Channel):
 
     cpdef bytes take(self):
         cdef bytes data
+        if self.spoiled:
+            raise mixed()
         if self.pair.holder != <PyObject *>self and self.goes is None:
             return b""
         self.claim()
-        return self.pair.outgoing.read()
+        data = self.pair.outgoing.read()
+        if self.pair.busy:
+            self.put_aside()
+        return data
 
     cpdef Py_ssize_t unsent(self) except -1:
         cdef Py_ssize_t aside = PyBytes_GET_SIZE(self.goes) if self.goes is not None else 0

@@ -84,8 +84,6 @@ assert (_OPEN, _PEER_ENDED, _KEPT) == NUMBERS[:3]
 _sock = sock
 
 
-
-
 class TLSStatistics(NamedTuple):
     """State of a TLSStream; debugging information."""
 
@@ -313,6 +311,8 @@ class TLSStream(Records):
             _check_size(buffer_size)
             return b""
         if self._back:
+            if self._sock.closed:
+                self._refuse()
             data = self._back[:buffer_size]
             self._keep(self._back[buffer_size:])
             return data
@@ -359,7 +359,7 @@ class TLSStream(Records):
 
     def _receive(self, size: int) -> bytes:
         if self._state & ~_SHUT != _OPEN:
-            if self._state & (_PEER_ENDED | _BROKEN) == _PEER_ENDED:
+            if self._state & (_PEER_ENDED | _BROKEN) == _PEER_ENDED and not self._sock.closed:
                 return b""
             self._refuse()
         while True:
@@ -412,6 +412,8 @@ class TLSStream(Records):
             if not size:
                 return 0
             if self._back:
+                if self._sock.closed:
+                    self._refuse()
                 data = self._back[:size]
                 self._keep(self._back[size:])
                 view[: len(data)] = data
@@ -420,7 +422,7 @@ class TLSStream(Records):
 
     def _receive_into(self, view: memoryview, size: int) -> int:
         if self._state & ~_SHUT != _OPEN:
-            if self._state & (_PEER_ENDED | _BROKEN) == _PEER_ENDED:
+            if self._state & (_PEER_ENDED | _BROKEN) == _PEER_ENDED and not self._sock.closed:
                 return 0
             self._refuse()
         while True:

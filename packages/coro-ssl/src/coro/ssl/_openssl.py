@@ -89,10 +89,15 @@ class Backend:
         made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_SINGLE_ECDH_USE | ssl.OP_SINGLE_DH_USE
         made.set_ciphers(s.ciphers or CIPHERS)
         if s.groups is not None:
-            if not hasattr(made, "set_groups"):
-                made.set_ecdh_curve(s.groups)
-            else:
+            if hasattr(made, "set_groups"):
                 made.set_groups(s.groups)
+            elif ":" in s.groups:
+                raise UnsupportedError(
+                    f"expected one group, as this Python's ssl module takes only one, not {s.groups!r}: pass the first, "
+                    "or take Python 3.15 or backend='tlslite'"
+                )
+            else:
+                made.set_ecdh_curve(s.groups)
         if s.alpn:
             made.set_alpn_protocols(s.alpn)
         if s.keylog is not None:
