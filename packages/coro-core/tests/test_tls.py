@@ -264,9 +264,9 @@ def test_a_closed_stream_has_nothing_more_to_receive():
             there.close()
             assert here.recv_exact(3) == b"abc" and here.recv(10) == b""
         here.close()
-        for receive in (lambda: here.recv(1), lambda: here.recv_into(bytearray(1)), lambda: here.recv_exact(1)):
+        for receive, argument in ((here.recv, 1), (here.recv_into, bytearray(1)), (here.recv_exact, 1)):
             with pytest.raises(coro.ClosedError):
-                receive()
+                receive(argument)
         there.close()
 
 

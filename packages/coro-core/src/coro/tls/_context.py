@@ -98,8 +98,9 @@ def context(obj: Any) -> Context:
     ``accept(sock)`` for ``wrap=`` of ``coro.serve``. It is told to refuse renegotiation (``OP_NO_RENEGOTIATION``), with
     which a peer asks for the costly part of a handshake again and again. TypeError for anything else.
 
-    A function that OpenSSL calls in the middle of a handshake, an ``sni_callback``, may block its thread. One that gives
-    pre-shared keys (Python 3.13) should not: the first two handshakes of the context that wait in it at once fail.
+    A function that OpenSSL calls in the middle of a handshake, an ``sni_callback``, may block its thread. One that
+    gives pre-shared keys (Python 3.13) should not: the first two handshakes of the context that wait in it at once
+    fail.
 
     ``wrap`` returns a TLSStream after the handshake. ``sock`` is a connected ``coro.sock`` or another ``coro.Stream``
     and belongs to the result. Raises HandshakeError and its kinds CertificateError and HandshakeTimeout, with ``sock``

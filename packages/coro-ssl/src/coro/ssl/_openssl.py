@@ -93,8 +93,8 @@ class Backend:
                 made.set_groups(s.groups)
             elif ":" in s.groups:
                 raise UnsupportedError(
-                    f"expected one group, as this Python's ssl module takes only one, not {s.groups!r}: pass the first, "
-                    "or take Python 3.15 or backend='tlslite'"
+                    f"expected one group, as this Python's ssl module takes only one, not {s.groups!r}: pass the "
+                    "first, or take Python 3.15 or backend='tlslite'"
                 )
             else:
                 made.set_ecdh_curve(s.groups)
