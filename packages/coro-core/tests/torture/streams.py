@@ -1,11 +1,12 @@
 """Streams under random interruptions: `python streams.py --seconds 60 --seed 1 --slots 3`. Ends with status 0 and a
 line of counters, or with status 1 and what went wrong.
 
-Over UNIX sockets, TCP connections and pipes a writer sends a known pattern by whatever call the dice say, and a reader
-receives it by whatever call they say, in sizes from 1 to 50 000 bytes. Another thread raises exceptions in both all the
-time, at every kind of wait; time limits of nothing strike as well. Small buffers of the kernel and few selfish acts
-make nearly every call wait. The reader always knows the position in the stream that comes next: a byte that is lost,
-doubled or overtaken by another is seen at once. What a call that was interrupted has sent is told by `bytes_sent`.
+Over UNIX sockets, TCP connections, pipes, TLS, and TLS inside of TLS a writer sends a known pattern by whatever call
+the dice say, and a reader receives it by whatever call they say, in sizes from 1 to 50 000 bytes. Another thread raises
+exceptions in both all the time, at every kind of wait; time limits of nothing strike as well. Small buffers of the
+kernel and few selfish acts make nearly every call wait. The reader always knows the position in the stream that comes
+next: a byte that is lost, doubled or overtaken by another is seen at once. What a call that was interrupted has sent is
+told by `bytes_sent`.
 
 `--steps` bounds the number of calls instead of the time. Threads take turns by the dice, not by the clock, so a seed
 repeats a run but for what TCP delivers when.
@@ -23,14 +24,21 @@ import sys
 import tempfile
 import time
 import traceback
+from pathlib import Path
 
 import coro
+from coro import tls
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import tls_support
 
 LENGTH = 65521  # of the pattern, a prime: no size of a call or a buffer divides it
 LARGEST = 50_000
 SIZES = (1, 1, 2, 3, 10, 100, 1000, 5000, 5000, 9000, LARGEST)
 PEEK, DONTWAIT = coro.MSG.PEEK, coro.MSG.DONTWAIT
 SELFISH = (1, 1, 2, 4, 100)
+TLS_CONNECTIONS = 6  # they share memory
 
 
 class Noise(Exception):
@@ -63,13 +71,14 @@ class Budget:
 class Stream:
     """One direction of a connection: who writes where, who reads what, and how far they are."""
 
-    def __init__(self, name, budget, dice, writing, reading, *, pipe=False, alone=True):
-        """pipe: without flags and messages. alone: nobody else uses these socks for the other direction."""
+    def __init__(self, name, budget, dice, writing, reading, *, pipe=False, tls=False, alone=True):
+        """pipe: without flags and messages. tls: without descriptors, too. alone: nobody else uses these socks for the
+        other direction."""
         self.name, self.budget, self.dice, self.pipe = name, budget, dice, pipe
         self.writing, self.reading = writing, reading
         self.sent = self.received = 0
         self.history = []  # of the reader: what it did last
-        prefixes = ("any_",) + ("sock_",) * (not pipe) + ("alone_",) * alone
+        prefixes = ("any_",) + ("plain_",) * (not tls) + ("sock_",) * (not pipe and not tls) + ("alone_",) * alone
         names = [name for name in dir(self) if name.startswith(prefixes)]
         self.senders = [getattr(self, name) for name in names if "_sends" in name]
         self.receivers = [getattr(self, name) for name in names if "_sends" not in name]
@@ -112,14 +121,14 @@ class Stream:
     def any_sends_pieces(self, n):
         return self.noted(self.writing.writev, self.cut(self.piece(self.sent, n)))
 
-    def any_sends_by_file(self, n):
+    def plain_sends_by_file(self, n):
         with self.writing.makefile("wb", 0) as file:
             return self.noted(file.write, self.piece(self.sent, n))
 
-    def any_sends_file(self, n):
+    def plain_sends_file(self, n):
         return self.noted(self.writing.sendfile, self.budget.file, self.sent % LENGTH, n)
 
-    def any_sends_what_it_reads(self, n):
+    def plain_sends_what_it_reads(self, n):
         return self.noted(self.writing.sendfile, io.BytesIO(self.piece(self.sent, n)))
 
     def sock_sends_message(self, n):
@@ -160,11 +169,11 @@ class Stream:
         self.noted(self.reading.wait_for_read)
         return self.reading.recv(n)
 
-    def any_selecting_first(self, n):
+    def plain_selecting_first(self, n):
         self.noted(coro.select, coro.case.read(self.reading))
         return self.reading.recv(n)
 
-    def any_file(self, n):
+    def plain_file(self, n):
         """The file takes along the bytes that were put back, so all of them have to come out before it is closed."""
         with self.reading.makefile("rb", 0) as file:
             while True:
@@ -259,6 +268,12 @@ def tcp_pair():
         return coro.sock(coro.AF.INET, coro.SOCK.STREAM, 0, first.detach()), server.accept()[0]
 
 
+def tls_pair(below, contexts):
+    here, there = below
+    thread = coro.spawn(contexts[1].wrap, there, server_side=True)
+    return contexts[0].wrap(here, server_hostname="localhost"), thread.get()
+
+
 def streams(budget, dice):
     """The connections of a run, and what stands on them."""
     found = []
@@ -275,6 +290,16 @@ def streams(budget, dice):
         a, b = pair()
         add(f"{name}, there", a, b, alone=False)
         add(f"{name}, back", b, a, alone=False)
+    contexts = tls.context(tls_support.client_context()), tls.context(tls_support.server_context())
+    for i in range(TLS_CONNECTIONS):
+        below = coro.socketpair()
+        for s in below:
+            s.setsockopt(coro.SOL.SOCKET, coro.SO.SNDBUF, 8192)
+        a, b = tls_pair(below, contexts)
+        if i % 2:
+            a, b = tls_pair((a, b), contexts)
+        add(f"tls {i}, there", a, b, tls=True, alone=False)
+        add(f"tls {i}, back", b, a, tls=True, alone=False)
     reading, writing = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 4096)
