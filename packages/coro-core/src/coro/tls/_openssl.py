@@ -60,7 +60,9 @@ class OpenSSL:
 
     @property
     def object(self) -> ssl.SSLObject:
-        """The connection as `ssl` has it. It is made again when it is asked for, because it takes 300 bytes."""
+        """The connection as `ssl` has it, for what it tells. Not for its methods that read, write or shake hands: those
+        of `channel` see to it that the buffers contain the bytes of this connection. It is made again when it is asked
+        for, because it takes 300 bytes."""
         import ssl
 
         made = self.channel.owner

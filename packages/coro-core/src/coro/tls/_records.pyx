@@ -113,7 +113,7 @@ cdef Buffers of_this_thread():
     cdef object pair = found() if found is not None else None
     if pair is None:
         pair = Buffers()
-        for one in [one for one, reference in pairs.items() if reference() is None]:
+        for one in [one for one, reference in list(pairs.items()) if reference() is None]:
             pairs.pop(one, None)
         pairs[me] = weakref.ref(pair)
         latest = pair
