@@ -503,9 +503,10 @@ def test_hundreds_of_streams_that_are_interrupted():
         nonlocal whole
         chosen = random.Random(seed)
         left, right = testing.stream_pair() if seed % 2 else coro.socketpair()
-        thread = coro.spawn(tls.context(tls_support.server_context()).wrap, right, server_side=True)
+        server, client = tls.context(tls_support.server_context()), tls.context(tls_support.client_context())
+        thread = coro.spawn(server.wrap, right, server_side=True, handshake_timeout=None)
         below = faults.faulty_stream(left, faults.short(700)) if seed % 2 else left
-        here = tls.context(tls_support.client_context()).wrap(below, server_hostname="localhost")
+        here = client.wrap(below, server_hostname="localhost", handshake_timeout=None)
         there = thread.get()
         for first, second in [(here, there), (there, here)] * 2:
             data = chosen.randbytes(chosen.choice((10, 5000, 40_000)))
