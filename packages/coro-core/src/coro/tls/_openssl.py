@@ -5,7 +5,7 @@ two system calls, and finds out that there is no more with a third; a write that
 same bytes before anything else may be written, whatever interrupted its thread; and it works with a socket of the
 standard library only. With memory, a request costs one recv(2) and one send(2), writing never blocks inside OpenSSL,
 and the bytes can travel over anything: a sock, a tunnel, a stream of the test kit. The price is one copy more in each
-direction, 0.1 us for a KiB. The buffers are shared with other connections, see _records.pyx.
+direction, 0.1 us for a KiB. The buffers are shared with other connections, see _channels.pyx.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from coro._net.tls import UnsupportedError, translated, words
-from coro.tls._records import Memory, waiting
+from coro.tls._channels import Memory, waiting
 
 if TYPE_CHECKING:
     import ssl

@@ -11,7 +11,7 @@ lose nothing. One thread reads and others write at the same time. What stands be
 * An end of the stream below is a clean end only behind the peer's close_notify.
 
 What is between the engine and the stream is a *channel*, because the connections of OpenSSL's share their memory, see
-_records.pyx.
+_channels.pyx.
 
 Cost: an object of 150 bytes and a lock for each connection, beside the engine; 1 us for a call that moves a KiB, beside
 what the engine and the socket take. What is asked of the stream below grows with what it gives, from 4 KiB to four
@@ -36,8 +36,9 @@ from coro._net.tls import HandshakeError, HandshakeTimeout, ProtocolError, TLSEr
 from coro._runtime import arguments, scheduler
 from coro._sync.locks import mutex
 from coro.exceptions import ClosedError, TimeoutError, end_of_stream
+from coro.tls._channels import Channel, Foreign
 from coro.tls._engine import Engine
-from coro.tls._records import FIRST_BLOCK, NUMBERS, Channel, Foreign, Records
+from coro.tls._records import FIRST_BLOCK, NUMBERS, Records
 
 __all__ = ["TLSStatistics", "TLSStream"]
 
