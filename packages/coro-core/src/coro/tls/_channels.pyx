@@ -5,8 +5,8 @@ the memory that OpenSSL works on.
 OpenSSL takes ciphertext from one memory buffer and puts it into another, and these stay as large as they have ever
 been. So an OS thread has one pair for all its connections (`Buffers`). It contains the bytes of one connection at any
 time; when another (`Memory`) needs the pair, these are put aside, as bytes of the connection that they belong to. Most
-of the time there are none: a request is received, decrypted, answered and sent before anybody else runs. That saves
-3.5 KB of the 21 that an idle connection would take, and lets large blocks be large, because they are paid for once.
+of the time there are none: a request is received, decrypted, answered and sent before anybody else runs. That saves 5
+KB of the 22 that an idle connection would take, and lets large blocks be large, because they are paid for once.
 
 What makes this safe: a connection may touch the pair only in `Memory`, which claims it first; a method of OpenSSL's
 never finds bytes of another connection. Such a method can be left in the middle only where OpenSSL calls Python (names,
