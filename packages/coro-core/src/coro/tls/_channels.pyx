@@ -18,6 +18,10 @@ waits until nobody is in the middle.
 What is in the pair is ciphertext, under keys that only the two ends of one connection have. So even a fault here could
 break connections, and never tell one what was meant for another.
 
+What else a buffer keeps is whether the last read found it empty. OpenSSL looks at that behind a read of its own only,
+but for a connection that has failed: there it may say that it wants more where it would have repeated the error. So
+whoever uses a channel makes no further call of a connection that has failed.
+
 Cost: two comparisons for each call, and a copy of what is put aside. Rejected: a pair for each connection, and to give
 up that of an idle one, which the `ssl` module has no call for.
 """
