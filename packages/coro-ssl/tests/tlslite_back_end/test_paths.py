@@ -313,6 +313,12 @@ def test_patterns(pattern: str, host: str, expected: bool) -> None:
     assert paths.matches(pattern, host) is expected
 
 
+def sequence(*inside: Any, tag: int = der.SEQUENCE) -> bytes:
+    content = b"".join(one if isinstance(one, bytes) else one.whole for one in inside)
+    size = len(content)
+    return bytes([tag, *([size] if size < 128 else [0x82, size >> 8, size & 255])]) + content
+
+
 class TestReading:
     """What is malformed is Malformed, whatever it is."""
 
@@ -324,6 +330,18 @@ class TestReading:
         theirs = ssl._ssl._test_decode_cert(str(path))  # type: ignore[attr-defined]
         ours = Certificate(self.CERT).as_dict()
         assert {k: theirs[k] for k in ours} == ours
+
+    @pytest.mark.parametrize("serial", ["00", "01", "7f", "0080", "00ff", "0100", "ff", "80", "fe01"])
+    def test_serial_numbers_as_the_ssl_module_shows_them(self, serial: str, tmp_path: Any) -> None:
+        """Half of all certificates have one whose first bit is set."""
+        tbs, *behind = der.parts(der.only(self.CERT, der.SEQUENCE))
+        version, _, *rest = der.parts(tbs.content)
+        number = sequence(bytes.fromhex(serial), tag=der.INTEGER)
+        changed = sequence(sequence(version.whole + number + b"".join(one.whole for one in rest)), *behind)
+        path = tmp_path / "cert.pem"
+        path.write_text(ssl.DER_cert_to_PEM_cert(changed))
+        theirs = ssl._ssl._test_decode_cert(str(path))  # type: ignore[attr-defined]
+        assert Certificate(changed).as_dict()["serialNumber"] == theirs["serialNumber"]
 
     def test_every_prefix(self) -> None:
         for i in range(len(self.CERT)):

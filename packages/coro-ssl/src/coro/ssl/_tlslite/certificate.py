@@ -241,11 +241,12 @@ class Certificate:
 
     def as_dict(self) -> dict[str, Any]:
         """As ``ssl.SSLSocket.getpeercert()`` has it."""
+        digits = f"{abs(self.serial):X}"
         found: dict[str, Any] = {
             "subject": _name(self.subject),
             "issuer": _name(self.issuer),
             "version": self.version,
-            "serialNumber": self.serial.to_bytes((self.serial.bit_length() + 8) // 8, "big", signed=True).hex().upper(),
+            "serialNumber": "-" * (self.serial < 0) + (digits if len(digits) % 2 == 0 else f"0{digits}"),
             "notBefore": _date(self.not_before),
             "notAfter": _date(self.not_after),
         }
