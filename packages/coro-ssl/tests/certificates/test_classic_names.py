@@ -373,11 +373,12 @@ class TestContextAndConnection:
             assert b.read(1) == b"" and b.shutdown() == 1
             assert a.shutdown() == 1 and a.read(1) == b""
 
-    def test_settings_of_one_connection(self, key: openssl.pkey) -> None:
+    def test_settings_of_one_connection(self, key: openssl.pkey, tmp_path: Path) -> None:
         """They leave the context, and its other connections, alone."""
         import socket
 
-        one = testing.CA().issue("localhost")
+        ca = testing.CA()
+        one = ca.issue("localhost")
         server, client = openssl.ssl_ctx(), openssl.ssl_ctx()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -396,14 +397,25 @@ class TestContextAndConnection:
             b.check_key()
             b.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305")
             assert b.set_options(openssl.SSL_OP.SINGLE_DH_USE) == b.get_options() == openssl.SSL_OP.SINGLE_DH_USE
-            a.set_verify(openssl.SSL_VERIFY.NONE)
+            assert b.cert is one.cert and b.key is one.key and b.dh is None
+            assert not a.verify_cert(one.cert)
+            a.load_verify_locations(ca.write(tmp_path))
+            assert a.verify_cert(one.cert)
+            a.set_next_protos([b"h2", b"http/1.1"])
+            b.set_next_protos([b"http/1.1"])
+            b.set_ecdh_auto(1)
+            with pytest.raises(ValueError, match="forward secrecy"):
+                b.set_ecdh_auto(0)
             a.set_options(0x20000000)  # no TLS 1.3; Python warns of such options
             _alternate(a.connect, b.accept)
             assert a.get_cipher() == "ECDHE-ECDSA-CHACHA20-POLY1305"
-            assert a.get_peer_cert() == one.cert
+            assert a.get_peer_cert() == one.cert and a.get_verify_result() == (0, "ok")
+            assert a.get_next_protos_negotiated() == b.get_next_protos_negotiated() == b"http/1.1"
             with pytest.raises(openssl.Error, match="has begun"):
                 a.set_verify(openssl.SSL_VERIFY.PEER)
         assert server.cert is None and server.get_options() == client.get_options() == 0
+        assert not client.verify_cert(one.cert)
+        assert not client.ssl().verify_cert(one.cert)
 
     def test_a_connection_that_has_failed(self, tmp_path: Path) -> None:
         """Each call raises an Error, none of the standard library's."""
@@ -469,6 +481,25 @@ class TestContextAndConnection:
         assert context.verify_cert(ca.issue("a.test").cert)
         assert not context.verify_cert(testing.CA().issue("a.test").cert)
         assert not context.verify_cert(ca.issue("a.test", starts_in=-10, days=5).cert)
+
+    def test_verify_cert_overlooks_authorities_that_cannot_be_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those of a system may have numbers that are not allowed any more."""
+        ca, old = testing.CA(), testing.CA("old")
+        (tmp_path / "both.pem").write_bytes(old.pem + ca.pem)
+        context = openssl.ssl_ctx()
+        context.load_verify_locations(str(tmp_path / "both.pem"))
+        real = openssl.x509.from_der
+
+        def strict(der: bytes) -> openssl.x509:
+            if der == old.der:
+                raise openssl.Error(0, "cannot read the certificate")
+            return real(der)
+
+        monkeypatch.setattr(openssl.x509, "from_der", strict)
+        assert context.verify_cert(ca.issue("a.test").cert)
+        assert not context.verify_cert(old.issue("a.test").cert)
 
 
 def _alternate(*calls: object) -> None:

@@ -104,7 +104,13 @@ class ssl_ctx:
             return False
         context = self._context(False)
         for der in context.get_ca_certs(binary_form=True):
-            trusted = x509.from_der(der)
+            try:
+                # Systems have old ones that break today's rules, which `cryptography` warns of, or refuses.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    trusted = x509.from_der(der)
+            except Error:
+                continue
             if cert == trusted or cert.is_signed_by(trusted):
                 return True
         return False
@@ -197,6 +203,10 @@ class ssl:
             self._ctx, self._alone = self._ctx._copy(), True
         return self._ctx
 
+    cert = property(lambda self: self._ctx.cert, doc="The certificate that this connection shows, None without one.")
+    key = property(lambda self: self._ctx.key, doc="Its private key, None without one.")
+    dh = property(lambda self: self._ctx.dh, doc="The Diffie-Hellman parameters, None without them.")
+
     def use_cert(self, cert: x509, chain: Iterable[x509] = ()) -> None:
         """Show this certificate, and those of ``chain``, on this connection. This and the settings below are those of
         ``ssl_ctx`` for one connection, and raise what they raise there; Error when the handshake has begun."""
@@ -218,9 +228,26 @@ class ssl:
         """Parameters ``dh`` for the classic Diffie-Hellman exchange."""
         self._own().set_tmp_dh(dh)
 
+    def set_ecdh_auto(self, on: int) -> None:
+        """Only ``on`` = 1 is possible: key exchange over curves is always on. ValueError otherwise."""
+        self._ctx.set_ecdh_auto(on)
+
     def set_verify(self, mode: int) -> None:
         """How the peer is verified: ``mode`` of ``SSL_VERIFY``."""
         self._own().set_verify(mode)
+
+    def load_verify_locations(self, file: str | None = None, dir: str | None = None) -> None:
+        """Trust the certificates in ``file`` or the folder ``dir``, too. ValueError without either; Error if they
+        cannot be read."""
+        self._own().load_verify_locations(file, dir)
+
+    def verify_cert(self, cert: x509) -> bool:
+        """Whether ``cert`` is signed by one that this connection trusts, directly, and valid now."""
+        return self._ctx.verify_cert(cert)
+
+    def set_next_protos(self, protocols: Iterable[bytes | str]) -> None:
+        """The ``protocols`` to agree on, best first, by ALPN."""
+        self._own().set_next_protos(protocols)
 
     def get_options(self) -> int:
         """The options of this connection."""
