@@ -19,6 +19,7 @@ from coro.ssl import TLSError
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 both = pytest.mark.parametrize("backend", tls_peers.BACKENDS)
 versions = pytest.mark.parametrize("version", VERSIONS)
+ways = pytest.mark.parametrize("way", ["exception", "shutdown", "timeout"])
 
 
 @cache
@@ -41,7 +42,11 @@ class _Stop(Exception):
     """The interruption of a test."""
 
 
-def interrupted(action: Callable[[], Any], step: int) -> tuple[Any, bool]:
+def _stop(thread: Any) -> None:
+    thread.raise_exception(_Stop)
+
+
+def interrupted(action: Callable[[], Any], step: int, interrupt: Callable[[Any], object] = _stop) -> tuple[Any, bool]:
     """Run ``action`` in a thread, and interrupt it the ``step``-th time that everybody waits. What it did, and whether
     it was interrupted."""
     thread = coro.spawn(_outcome, action)
@@ -51,7 +56,7 @@ def interrupted(action: Callable[[], Any], step: int) -> tuple[Any, bool]:
             break
     if thread.dead:
         return thread.get(), False
-    thread.raise_exception(_Stop)
+    interrupt(thread)
     testing.wait_all_blocked()
     return thread.get(), True
 
@@ -83,12 +88,19 @@ def slow_pipe() -> tuple[Any, Any, list[Any], tuple[Any, Any]]:
 
 @both
 @versions
+@ways
 @pytest.mark.parametrize("side", ["client", "server"])
 @pytest.mark.slow
-def test_a_handshake_is_interrupted_at_every_wait(backend: str, version: str, side: str) -> None:
+def test_a_handshake_is_interrupted_at_every_wait(backend: str, version: str, side: str, way: str) -> None:
     """The interruption leaves as itself, the sock is closed, the other side has a typed error."""
 
     def main() -> None:
+        with testing.virtual_clock() as clock:  # it stands still: only the test makes time run out
+            steps(lambda thread: clock.advance(60))
+
+    def steps(run_out: Callable[[Any], object]) -> None:
+        interrupt = {"exception": _stop, "shutdown": lambda thread: thread.shutdown(), "timeout": run_out}[way]
+        kinds = {"exception": _Stop, "shutdown": coro.Shutdown, "timeout": coro.TimeoutError}
         server, client = contexts(backend, version)
         for step in range(1, 60):
             client.forget_sessions()
@@ -99,12 +111,15 @@ def test_a_handshake_is_interrupted_at_every_wait(backend: str, version: str, si
             }
             mine, other = (ours, theirs) if side == "client" else (theirs, ours)
             thread = coro.spawn(_outcome, actions["server" if side == "client" else "client"])
-            outcome, stopped = interrupted(actions[side], step)
+            outcome, stopped = interrupted(partial(coro.with_timeout, 60, actions[side]), step, interrupt)
+            if way == "timeout" and not isinstance(outcome, BaseException):
+                stopped = False  # the last bytes came in the same moment
             if not stopped:
                 assert not isinstance(outcome, BaseException)
+                assert step > 5
                 outcome.close()
             else:
-                assert isinstance(outcome, _Stop), outcome
+                assert type(outcome) is kinds[way], outcome
                 assert mine.closed
             thread.join(tls_peers.LIMIT)
             seen = thread.get()
@@ -208,9 +223,6 @@ def test_a_write_that_is_interrupted_is_completed(backend: str, version: str) ->
 
     with testing.no_leaks():
         coro.run(main)
-
-
-ways = pytest.mark.parametrize("way", ["exception", "shutdown", "timeout"])
 
 
 def started(action: Callable[[], Any], way: str) -> Any:
