@@ -56,6 +56,12 @@ def probed(context: Any, **options: Any) -> dict[str, Any]:
     return coro.run(look)
 
 
+def test_a_missing_file_of_authorities_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "missing.pem")
+    assert main(["probe", "127.0.0.1:1", "--ca", missing]) == 2
+    assert missing in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", tls_peers.BACKENDS)
 def test_probe(backend: str) -> None:

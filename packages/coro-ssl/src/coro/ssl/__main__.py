@@ -67,7 +67,10 @@ def _probe(options: argparse.Namespace) -> int:
     try:
         host, port = probing.address(options.address)
         protocols = [_context.protocol(one) for one in options.alpn.split(",") if one]
-    except ValueError as e:
+        if options.ca is not None:  # OpenSSL's error would not say which file it is
+            with open(options.ca, "rb"):
+                pass
+    except (OSError, ValueError) as e:
         print(f"python -m coro.ssl probe: {e}", file=sys.stderr)
         return 2
 
