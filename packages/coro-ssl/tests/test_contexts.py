@@ -501,6 +501,24 @@ def test_one_version_and_cipher(authority, issued):
     assert server.statistics().failed == 1
 
 
+@in_loop
+def test_an_end_point_of_a_context_of_the_programs(authority, issued, tmp_path):
+    """Its own callback has chosen another ssl.SSLContext, whose certificate nobody knows."""
+    other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    other.load_cert_chain(*authority.issue("localhost").write(tmp_path))
+    server = new_ctx(issued.pem)
+
+    def choose(connection, name, context):
+        connection.context = other
+
+    server.ssl_context.sni_callback = choose
+    here, there = wrapped(new_ctx(ca=authority.pem), server)
+    with here, there:
+        assert here.get_channel_binding("tls-server-end-point")
+        with pytest.raises(UnsupportedError, match="sni"):
+            there.get_channel_binding("tls-server-end-point")
+
+
 def test_several_groups(issued):
     several = "X25519:prime256v1"
     if hasattr(ssl.SSLContext, "set_groups"):

@@ -56,7 +56,13 @@ class Engine(OpenSSL):
 
     def _server_certificate(self) -> bytes:
         if self.object.server_side:
-            return self._backend.shown[self.object.context]
+            shown = self._backend.shown.get(self.object.context)
+            if shown is None:  # an sni_callback of the program's has exchanged the context
+                raise UnsupportedError(
+                    "the certificate that this server has shown is of a context that new_ctx() did not make: pass it "
+                    "to new_ctx() as sni"
+                )
+            return shown
         found = self.object.getpeercert(True)
         if found is None:
             raise UnsupportedError("the server has shown no certificate, as in a connection without one")
