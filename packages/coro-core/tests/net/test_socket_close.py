@@ -349,6 +349,7 @@ def test_interrupted_calls_leak_no_descriptor():
     with listener() as s:
         with pytest.raises(coro.TimeoutError):
             coro.with_timeout(0.001, s.accept)
+        gc.collect()  # what other tests have left
         before = count()
         for i in range(20):
             t, box = outcome_of(s.accept)
@@ -366,7 +367,7 @@ def test_interrupted_calls_leak_no_descriptor():
         with pytest.raises(coro.TimeoutError):
             while True:
                 coro.with_timeout(0.001, s.accept)
-        assert count() == before
+        assert count() <= before
 
 
 # -- loops that end
