@@ -297,6 +297,34 @@ def test_another_checkout_shares_the_cache(project: Project, tmp_path: Path, mon
     assert other.build() == built and other.steps() == ["coro.made.a: compiling a.c", "coro.made.b: compiling b.c"]
 
 
+def test_what_others_have_installed_beside_core_makes_no_difference(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "site-packages"
+    core = place / "coro"
+    shutil.copytree(coro.get_include(), core, ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__", "made"))
+    record = place / "coro_core-0.1.0.dist-info" / "RECORD"
+    record.parent.mkdir()
+
+    def install() -> None:
+        files = [path for path in core.rglob("*") if path.is_file() and "made" not in path.parts]
+        lines = [f"{path.relative_to(place).as_posix()},sha256=abc,1" for path in files]
+        record.write_text("\n".join([*lines, "coro_core-0.1.0.dist-info/RECORD,,", ""]))
+
+    install()
+    monkeypatch.setattr(coro, "get_include", lambda: str(core))
+    built = project.build()
+    # What an installed wheel of the same distribution, or of another one, leaves there.
+    (core / "made").mkdir()
+    for name in ("answer.h", "other.h", "other.pxd"):
+        (core / "made" / name).write_text("")
+    assert project.build() == built and project.steps() == []
+    # A header of coro-core's own counts.
+    (core / "new.h").write_text("")
+    install()
+    assert project.build() == built and project.steps() == ["coro.made.a: compiling a.c", "coro.made.b: compiling b.c"]
+
+
 def test_what_runs_side_by_side_makes_no_difference(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORO_BUILD_JOBS", "1")
     one = project.build("one")

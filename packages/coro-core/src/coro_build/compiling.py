@@ -35,7 +35,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import csv
 import dataclasses
+import glob
 import hashlib
 import importlib
 import itertools
@@ -48,7 +50,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .table import BuildError, Module
 
@@ -152,6 +154,27 @@ def _dependencies(path: str) -> list[str]:
         text = f.read().replace("\\\n", " ")
     parts = re.split(r"(?<!\\)\s+", text.partition(": ")[2].strip())
     return [part.replace("\\ ", " ").replace("$$", "$") for part in parts if part]
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        yield from (os.path.join(place, name) for name in files)
+
+
+def _files_of_core(core: str) -> list[str]:
+    """The files of coro-core's package folder.
+
+    Other distributions, and an earlier build of the one that is built, may be installed in the same folder. What they
+    declare must not enter a digest: it would depend on what happens to be installed. So the installer's own list of
+    files decides (PyPA's specification "Recording installed projects"). A source tree has no such list, and no others.
+    """
+    place = os.path.dirname(core)
+    for record in glob.glob(os.path.join(glob.escape(place), "coro_core-*.dist-info", "RECORD")):
+        with open(record, encoding="utf-8", newline="") as f:
+            names = [row[0] for row in csv.reader(f) if row]
+        return [os.path.join(place, *name.split("/")) for name in names if name.startswith("coro/")]
+    return list(_files_below(core))
 
 
 def _replace(path: str, text: str) -> None:
@@ -265,16 +288,12 @@ class Builder:
         self._compiler = "\n".join([done.stdout, sys.version, sys.base_prefix])
         self._cython = cython_version()
         names: dict[str, list[str]] = {"declarations": [], "headers": []}
-        for root in self._roots:
-            below = self.core if root != self.source else self.source
-            for folder, folders, files in os.walk(below):
-                folders[:] = [name for name in folders if name != "__pycache__"]
-                for name in files:
-                    kind = {"pxd": "declarations", "pxi": "declarations", "h": "headers"}.get(name.rpartition(".")[2])
-                    if kind:
-                        path = os.path.join(folder, name)
-                        self._stamps[path] = self._stamp(path)
-                        names[kind].append(self._portable(path))
+        core = [] if os.path.dirname(self.core) == self.source else _files_of_core(self.core)
+        for path in [*_files_below(self.source), *core]:
+            kind = {"pxd": "declarations", "pxi": "declarations", "h": "headers"}.get(path.rpartition(".")[2])
+            if kind:
+                self._stamps[path] = self._stamp(path)
+                names[kind].append(self._portable(path))
         for module in modules:
             self._stamps |= {path: self._stamp(path) for path in (self._path(source) for source in module.sources)}
         self._names = {kind: "\n".join(sorted(found)) for kind, found in names.items()}
