@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tools.dev import jobs, plan, soak, suite  # noqa: E402
+from tools.dev import jobs, keywords, plan, soak, suite  # noqa: E402
 from tools.dev.environments import StepFailed  # noqa: E402
 from tools.dev.jobs import Job  # noqa: E402
 
@@ -83,9 +83,63 @@ def test_every_slow_test_runs_on_a_python_that_it_is_not_skipped_on():
 
 
 def test_options_go_to_every_suite():
-    everywhere = suite.chosen(["-k", "timers", "-x"])
+    everywhere = suite.chosen(["-m", "not slow", "-x"])
     assert [s.name for s, _ in everywhere] == [s.name for s in suite.suites()]
-    assert all(arguments == ["-k", "timers", "-x"] for _, arguments in everywhere)
+    assert all(arguments == ["-m", "not slow", "-x"] for _, arguments in everywhere)
+
+
+def test_words_choose_the_suites_that_have_them(capsys):
+    ((core, arguments),) = suite.chosen(["-k", "against_a_model and test_lru", "-x"])
+    assert core.name == "coro-core" and arguments == ["-k", "against_a_model and test_lru", "-x"]
+    said = capsys.readouterr().out
+    assert "testing coro-core alone" in said and "coro-dns" in said and "a path selects" in said
+    # What is left out may be selected by its path.
+    ((dns, _),) = suite.chosen(["-k", "test_lru", "packages/coro-dns"])
+    assert dns.name == "coro-dns"
+    # `not` may select anything.
+    assert len(suite.chosen(["-k", "not test_lru"])) == len(suite.suites())
+    with pytest.raises(StepFailed, match="no test has one"):
+        suite.chosen(["-k", "no_such" + "_word"])
+
+
+def test_words_are_found_in_names_and_parameters_alone():
+    text = '''"""hidden"""
+import hidden.module
+KINDS = {"of a table": 1}
+
+# hidden
+@pytest.mark.marked
+@pytest.mark.parametrize("parameter", ["first", Second])
+def test_one(hidden):
+    """hidden"""
+    assert "hidden"
+
+class TestClass:
+    def test_method(self): hidden()
+'''
+    names = set(keywords.names_in(ast.parse(text)))
+    assert names >= {"marked", "first", "Second", "of a table", "test_one", "TestClass", "test_method"}
+    assert "hidden" not in names
+    assert keywords.words_of(["-x", "-k", "(One or two) and three[x-1]"]) == ["one", "two", "three[x-1]"]
+    assert keywords.words_of(["-kone"]) == keywords.words_of(["-k=one"]) == ["one"]
+    assert keywords.words_of(["-k", "one and not two"]) == keywords.words_of(["-x"]) == []
+
+
+def test_a_path_that_does_not_exist_is_an_error_at_once():
+    for path in ("packages/coro-core/tests/test_no_such.py", "nowhere", "tests/no::test", "packages/x"):
+        with pytest.raises(StepFailed, match=f"got '{path}': there is no such file"):
+            suite.chosen([path, "-x"])
+    # The value of an option that is not known here.
+    assert suite.split(["--log-level", "DEBUG", "packages"]) == (["--log-level", "DEBUG"], ["packages"])
+
+
+def test_what_will_be_built_is_said_first(capsys, monkeypatch):
+    monkeypatch.setattr(suite, "unbuilt", lambda python, wanted: [suite.CORE, *wanted[:1]])
+    python = types.SimpleNamespace(short="3.13", minor=13)
+    made = suite.Run([python], ["-k", "no_such_word or test_lru"], 60, False, False)
+    said = capsys.readouterr().out
+    assert "building coro-core for Python 3.13: up to " in said and " min, less what" in said
+    assert [job.name for job in made.jobs] == ["3.13 build of coro-core", "3.13 coro-core"]
 
 
 def test_paths_choose_suites_and_it_is_said(capsys):
@@ -101,7 +155,7 @@ def test_paths_choose_suites_and_it_is_said(capsys):
 
 def test_the_value_of_an_option_is_no_path():
     assert suite.split(["-k", "docs", "tools"]) == (["-k", "docs"], ["tools"])
-    assert len(suite.chosen(["-k", "docs"])) == len(suite.suites())
+    assert suite.split(["-k", "no/such"]) == (["-k", "no/such"], [])
 
 
 def test_parts_have_every_file_once_and_about_the_same_length(monkeypatch):

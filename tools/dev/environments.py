@@ -26,7 +26,7 @@ from tools.dev import packages
 from tools.dev.packages import ROOT, settings
 from tools.dev.pythons import Python
 
-__all__ = ["CORE", "DEV", "OTHERS", "ROOT", "Environment", "StepFailed", "call", "install", "settings", "wheels"]
+__all__ = ["CORE", "DEV", "OTHERS", "ROOT", "Environment", "StepFailed", "call", "install", "settings", "unbuilt", "wheels"]
 
 DEV = ROOT / ".dev"
 CORE = packages.core()
@@ -174,6 +174,39 @@ def build(python: Path, package: Path, into: Path, short: str) -> None:
         raise StepFailed(f"building the wheel of {package.name} ended with {child.returncode}")
 
 
+class _Wheel:
+    """The wheel of one package for one Python: where it is, and whether it is that of today's sources."""
+
+    def __init__(self, base: Python, package: Path) -> None:
+        settings_of_build = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CORO_DEBUG_SYMBOLS", "CORO_VALGRIND")
+        flags = "\0".join(os.environ.get(name, "") for name in settings_of_build)
+        # A wheel made otherwise must not take the place of the usual one.
+        self.kind = f"{base.short}-{hashlib.sha256(flags.encode()).hexdigest()[:8]}" if flags.strip("\0") else base.short
+        self.package = package
+        self.folder = DEV / "wheels" / self.kind
+        core_stamp = f"{os.path.realpath(base.path)}\n{sources_digest(CORE)}"
+        self.stamp = core_stamp if package == CORE else f"{core_stamp}\n{sources_digest(package)}"
+        self.stamp_file = self.folder / f"{package.name}.stamp"
+
+    def files(self) -> list[Path]:
+        return list(self.folder.glob(f"{self.package.name.replace('-', '_')}-*.whl"))
+
+    def is_there(self) -> bool:
+        return bool(self.files()) and self.stamp_file.exists() and self.stamp_file.read_text() == self.stamp
+
+    def build(self, python: Path, short: str) -> None:
+        """Build it, with the build's requirements and coro-core in that environment. Raises StepFailed."""
+        for old in [*self.files(), self.stamp_file]:
+            old.unlink(missing_ok=True)
+        build(python, self.package, self.folder, short)
+        self.stamp_file.write_text(self.stamp)
+
+
+def unbuilt(base: Python, wanted: Sequence[Path]) -> list[Path]:
+    """Which of coro-core and the packages `wanted` will have to be built for a Python."""
+    return [package for package in dict.fromkeys([CORE, *wanted]) if not _Wheel(base, package).is_there()]
+
+
 def wheels(environment: Environment, wanted: Sequence[Path]) -> list[tuple[Path, str]]:
     """The wheels of the packages `wanted` for the Python of an environment, built if their sources have changed since.
 
@@ -181,32 +214,23 @@ def wheels(environment: Environment, wanted: Sequence[Path]) -> list[tuple[Path,
     stamp of what it was made of. Raises StepFailed.
     """
     base = environment.base
-    settings_of_build = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CORO_DEBUG_SYMBOLS", "CORO_VALGRIND")
-    flags = "\0".join(os.environ.get(name, "") for name in settings_of_build)
-    # A wheel made otherwise must not take the place of the usual one.
-    kind = f"{base.short}-{hashlib.sha256(flags.encode()).hexdigest()[:8]}" if flags.strip("\0") else base.short
-    folder = DEV / "wheels" / kind
     needs = {requirement for package in packages.packages() for requirement in settings(package)["build"]}
     builder = environment if environment.has(needs) else Environment(base, "build")
     found = []
     with locked(f"wheels-{base.short}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        core_stamp = f"{os.path.realpath(base.path)}\n{sources_digest(CORE)}"
+        core = _Wheel(base, CORE)
+        core.folder.mkdir(parents=True, exist_ok=True)
         for package in dict.fromkeys([CORE, *wanted]):
-            stamp = core_stamp if package == CORE else f"{core_stamp}\n{sources_digest(package)}"
-            stamp_file, pattern = folder / f"{package.name}.stamp", f"{package.name.replace('-', '_')}-*.whl"
-            if not (list(folder.glob(pattern)) and stamp_file.exists() and stamp_file.read_text() == stamp):
+            wheel = core if package == CORE else _Wheel(base, package)
+            if not wheel.is_there():
                 if builder is not environment:
                     builder.prepare(sorted(needs))
                 if package != CORE:
                     # It is compiled against that, by the hook that comes with it.
-                    builder.add([*folder.glob("coro_core-*.whl")], f"{kind}\n{core_stamp}")
-                for old in [*folder.glob(pattern), stamp_file]:
-                    old.unlink(missing_ok=True)
-                build(builder.python, package, folder, base.short)
-                stamp_file.write_text(stamp)
+                    builder.add(core.files(), f"{core.kind}\n{core.stamp}")
+                wheel.build(builder.python, base.short)
             if package in wanted:
-                found.append((next(folder.glob(pattern)), f"{kind}\n{stamp}"))
+                found.append((wheel.files()[0], f"{wheel.kind}\n{wheel.stamp}"))
     return found
 
 

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import sys
 import xml.etree.ElementTree
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.dev import jobs, plan
-from tools.dev.environments import CORE, DEV, OTHERS, ROOT, Environment, StepFailed, settings
+from tools.dev import jobs, keywords, plan
+from tools.dev.environments import CORE, DEV, OTHERS, ROOT, Environment, StepFailed, settings, unbuilt
 from tools.dev.jobs import Job
 from tools.dev.pythons import Python
 
@@ -31,6 +32,8 @@ SECONDS = LOGS / "seconds.json"
 
 #: About the seconds of a part: starting pytest costs one, and the last part that runs keeps the other workers waiting.
 PART = 25.0
+#: The processor time that building takes for each byte of Cython or C, as measured on a machine of 2026.
+SECONDS_A_BYTE = 2.5e-4
 #: pytest's exit status when no test was selected.
 NOTHING_SELECTED = 5
 
@@ -73,12 +76,21 @@ def suites() -> list[Suite]:
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options among arguments for pytest, and the paths (with "::test" behind them)."""
+    """The options among arguments for pytest, and the paths (with "::test" behind them).
+
+    Raises StepFailed for a path that does not exist.
+    """
     options: list[str] = []
     paths: list[str] = []
     for before, argument in zip(["", *arguments], arguments, strict=False):
-        is_path = before not in WITH_VALUE and not argument.startswith("-")
-        (paths if is_path and (ROOT / argument.partition("::")[0]).exists() else options).append(argument)
+        if before in WITH_VALUE or argument.startswith("-"):
+            options.append(argument)
+        elif (ROOT / argument.partition("::")[0]).exists():
+            paths.append(argument)
+        elif before.startswith("-") and "/" not in argument and "::" not in argument and not argument.endswith(".py"):
+            options.append(argument)  # the value of an option that is not in WITH_VALUE
+        else:
+            raise StepFailed(f"expected options of pytest or paths of tests, got {argument!r}: there is no such file")
     return options, paths
 
 
@@ -86,7 +98,7 @@ def chosen(arguments: Sequence[str]) -> list[tuple[Suite, list[str]]]:
     """Which suites run with which arguments, none of them left out without a word. Raises StepFailed."""
     options, paths = split(arguments)
     if not paths:
-        return [(suite, list(arguments)) for suite in suites()]
+        return [(suite, list(arguments)) for suite in selected_by_words(options)]
     found = []
     for suite in suites():
         own: list[str] = []
@@ -104,6 +116,23 @@ def chosen(arguments: Sequence[str]) -> list[tuple[Suite, list[str]]]:
     left = [suite.name for suite in suites() if suite.name not in [s.name for s, _ in found]]
     print(f"testing {', '.join(s.name for s, _ in found)} alone: the paths named lie there, none in {', '.join(left)}")
     return found
+
+
+def selected_by_words(options: Sequence[str]) -> list[Suite]:
+    """The suites that have a test with a word of `-k` in its name; all of them without `-k`. Raises StepFailed."""
+    words = keywords.words_of(options)
+    found = [suite for suite in suites() if not words or keywords.selects(words, suite.files(), ROOT)]
+    if not found:
+        raise StepFailed(f"expected words in the names of tests after -k, got {' '.join(words)}: no test has one")
+    if left := [suite.name for suite in suites() if suite not in found]:
+        print(f"testing {', '.join(s.name for s in found)} alone: -k selects nothing in {', '.join(left)}", end="; ")
+        print("a path selects tests there all the same")
+    return found
+
+
+def sources_size(package: Path) -> int:
+    """The bytes of what a package's build translates and compiles."""
+    return sum(path.stat().st_size for ending in ("pyx", "pxi", "c") for path in package.glob(f"src/**/*.{ending}"))
 
 
 def guess(file: Path, slow: bool) -> float:
@@ -217,12 +246,25 @@ class Run:
         self._plan = plan.Plan([python.minor for python in pythons], everything or bool(arguments))
         LOGS.mkdir(parents=True, exist_ok=True)
         selected = chosen(arguments)
+        self._announce_builds([suite.package for suite, _ in selected])
         for python in pythons:
             for suite, own in selected:
                 if suite != TOOLS or python.minor in self._plan.tools_on:
                     self._add(python, suite, own)
         if arguments and "--poller" not in arguments and sys.platform.startswith("linux"):
             print("on the system's own poller; --poller fake-kqueue takes that of the BSDs", flush=True)
+
+    def _announce_builds(self, wanted: Sequence[Path]) -> None:
+        """Say what will be built, and how many minutes that may take."""
+        count = {python.short: unbuilt(python, wanted) for python in self.pythons}
+        names = list(dict.fromkeys(package.name for found in count.values() for package in found))
+        if names:
+            # An upper bound: only the builder knows what has been compiled before.
+            bytes_ = sum(sources_size(package) for found in count.values() for package in found)
+            minutes = max(1, round(bytes_ * SECONDS_A_BYTE / (os.cpu_count() or 1) / 60))
+            versions = ", ".join(short for short, found in count.items() if found)
+            print(f"building {', '.join(names)} for Python {versions}: up to {minutes} min", end=", ")
+            print("less what has been compiled before", flush=True)
 
     def _add(self, python: Python, suite: Suite, arguments: list[str]) -> None:
         """The jobs of one suite on one Python."""
