@@ -27,6 +27,10 @@ pytest_plugins = ["real_programs.plugin"]
 # apart, and two processes with one standard output would mix them.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
+# A thread that holds the processor for long because the machine is busy is no fault of a test, nor of the programs that
+# it starts. A test of the warning itself sets the limit that it needs.
+os.environ["CORO_LATENCY_WARNING"] = "0"
+
 FAKE_KQUEUE = Path(__file__).parent / "packages" / "coro-core" / "tests"
 
 _frozen_before: Path | None = None

@@ -189,23 +189,32 @@ def test_three_sleeps_in_parallel_in_virtual_time():
     assert began == [0, 1, 2] * 2
 
 
-@in_loop
 def test_a_batch_of_timers_meets_threads_that_are_scheduled_or_dead():
     """A sleeper that is awake already when its time comes, one that was shut down, one that has ended: the original
     retried some of them for ever, and the loop never slept again."""
-    with_limits = [coro.spawn(coro.with_timeout, 0.001, coro._yield) for _ in range(3)]
-    sleepers = [coro.spawn(coro.sleep_relative, 0.001) for _ in range(3)]
-    coro.yield_slice()
-    before = coro.get_now()
-    while coro.get_now() < before + 2 * coro.ticks_per_sec // 1000:
-        pass
-    for t in (with_limits[0], sleepers[0]):
-        t.schedule()
-    for t in (with_limits[1], sleepers[1]):
-        t.shutdown()
-    for t in with_limits + sleepers:
-        t.join()
-    assert coro.statistics().timers == 1  # that of this test
-    passes = coro.statistics().polls
-    coro.sleep_relative(0.02)
-    assert coro.statistics().polls - passes < 10
+
+    def main():
+        with_limits = [coro.spawn(coro.with_timeout, 1, coro._yield) for _ in range(3)]
+        sleepers = [coro.spawn(coro.sleep_relative, 1) for _ in range(3)]
+        coro.yield_slice()
+        advance(2)  # all six are due, and the loop has not looked yet
+        for t in (with_limits[0], sleepers[0]):
+            t.schedule()
+        for t in (with_limits[1], sleepers[1]):
+            t.shutdown()
+        for t in with_limits + sleepers:
+            t.join()
+        ends = [type(t.exception) for t in with_limits + sleepers]
+        last = coro.spawn(coro.sleep_relative, 1)
+        coro.yield_slice()
+        timers, passes = coro.statistics().timers, coro.statistics().polls
+        coro.testing.wait_all_blocked()  # the loop has nothing to do: nothing of the batch is retried
+        polls = coro.statistics().polls - passes
+        last.shutdown()
+        return ends, timers, polls
+
+    with virtual_clock():
+        ends, timers, polls = coro.run(main)
+    none, limit, shutdown = type(None), coro.TimeoutError, coro.Shutdown
+    assert ends == [none, shutdown, limit, none, shutdown, none]
+    assert timers == 1 and polls < 10

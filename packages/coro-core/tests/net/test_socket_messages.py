@@ -284,6 +284,7 @@ def test_data_and_end_in_two_events():
         coro.yield_slice()
         theirs.shutdown(socket.SHUT_WR)
         t.join()
+        assert t.result == [b"last words", b""]
         ours.close()
         theirs.close()
 

@@ -270,6 +270,7 @@ def test_full_list_of_events(fake, room):
             b.send(b"x")
         for t in threads:
             t.join()
+        assert [t.result for t in threads] == [b"x"] * 10
         fake.fake_room(0)
         for a, b in pairs:
             a.close()

@@ -511,8 +511,23 @@ def test_latency_warning_names_the_thread_also_when_it_dies():
     assert ok(source.format(ms=10**6, factor=0)) == []
 
 
+@pytest.mark.parametrize("wish, factor", [("0", 0), ("3", 3), ("", 1)])
+def test_latency_warning_from_the_environment(monkeypatch, wish, factor):
+    monkeypatch.setenv("CORO_LATENCY_WARNING", wish)
+    assert ok("import coro; print(coro.set_latency_warning(1))") == [str(factor)]
+
+
+@pytest.mark.parametrize("wish", ["-1", "301", "often", "0.5"])
+def test_a_wrong_latency_warning_in_the_environment(monkeypatch, wish):
+    monkeypatch.setenv("CORO_LATENCY_WARNING", wish)
+    outcome = program("import coro")
+    assert outcome.code == 1
+    assert "expected CORO_LATENCY_WARNING in the environment to be a number from 0" in outcome.err
+    assert f"not '{wish}'" in outcome.err
+
+
 def test_set_latency_warning():
-    assert coro.set_latency_warning(0) == 1
+    before = coro.set_latency_warning(0)
     assert coro.set_latency_warning(300) == 0
     assert coro.set_latency_warning(1) == 300
     for wrong in (-1, 301):
@@ -521,7 +536,7 @@ def test_set_latency_warning():
     for wrong in (1.0, "1", None, True):
         with pytest.raises(TypeError):
             coro.set_latency_warning(wrong)
-    assert coro.set_latency_warning(1) == 1
+    assert coro.set_latency_warning(before) == 1
 
 
 @pytest.mark.parametrize("acts", [1, 3, 10])

@@ -5,6 +5,8 @@ Everything here formats; nothing decides. The scheduler calls it through hooks, 
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -96,8 +98,20 @@ def report_refused() -> None:
 
 
 def install() -> None:
-    """Give the scheduler its hooks."""
+    """Give the scheduler its hooks, and the limit of the latency warning that the environment asks for.
+
+    Raises ImportError when CORO_LATENCY_WARNING is not a number from 0 to 300.
+    """
     scheduler._hooks(default_exception_notifier, latency, deadlock, notifier_failed)
+    asked = "" if sys.flags.ignore_environment else os.environ.get("CORO_LATENCY_WARNING", "")
+    if asked:
+        try:
+            scheduler.set_latency_warning(int(asked))
+        except ValueError:
+            raise ImportError(
+                "expected CORO_LATENCY_WARNING in the environment to be a number from 0 (no warnings) to 300, "
+                f"not {asked!r}; unset it for the usual limit"
+            ) from None
 
 
 install()
