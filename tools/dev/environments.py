@@ -26,7 +26,19 @@ from tools.dev import packages
 from tools.dev.packages import ROOT, settings
 from tools.dev.pythons import Python
 
-__all__ = ["CORE", "DEV", "OTHERS", "ROOT", "Environment", "StepFailed", "call", "install", "settings", "unbuilt", "wheels"]
+__all__ = [
+    "CORE",
+    "DEV",
+    "OTHERS",
+    "ROOT",
+    "Environment",
+    "StepFailed",
+    "call",
+    "install",
+    "settings",
+    "unbuilt",
+    "wheels",
+]
 
 DEV = ROOT / ".dev"
 CORE = packages.core()
@@ -181,7 +193,9 @@ class _Wheel:
         settings_of_build = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CORO_DEBUG_SYMBOLS", "CORO_VALGRIND")
         flags = "\0".join(os.environ.get(name, "") for name in settings_of_build)
         # A wheel made otherwise must not take the place of the usual one.
-        self.kind = f"{base.short}-{hashlib.sha256(flags.encode()).hexdigest()[:8]}" if flags.strip("\0") else base.short
+        self.kind = base.short
+        if flags.strip("\0"):
+            self.kind += f"-{hashlib.sha256(flags.encode()).hexdigest()[:8]}"
         self.package = package
         self.folder = DEV / "wheels" / self.kind
         core_stamp = f"{os.path.realpath(base.path)}\n{sources_digest(CORE)}"

@@ -44,8 +44,8 @@ def names_in(tree: ast.Module) -> Iterator[str]:
                     blocks.append(node)
             elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
                 pending.append(node)
-    for node in pending:
-        for part in ast.walk(node):
+    for one in pending:
+        for part in ast.walk(one):
             if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value) <= LONGEST:
                 yield part.value
             elif isinstance(part, ast.Name):
