@@ -435,7 +435,7 @@ def test_infinite_seconds_of_a_setting(name):
 
 def test_without_a_loop():
     for limit in (coro.timeout(1), coro.move_on_after(1), coro.shield(1)):
-        with pytest.raises(coro.YieldFromMain, match=r"coro\.\w+ is for a block in a thread.*coro\.run.*with_timeout"):
+        with pytest.raises(coro.YieldFromMain, match=r"no loop runs: .*coro\.run\(main\) .*with_timeout"):
             limit.__enter__()
     for wrong, error in WRONG:
         with pytest.raises(error, match="number of seconds"):

@@ -20,9 +20,10 @@ cdef coro scope_owner(object scope):
     if running != NULL and coro_os_thread() == loop_os_thread:
         return <coro>running
     if loop_ts == NULL:
-        raise YieldFromMain(f"coro.{type(scope).__name__} is for a block in a thread, and no loop runs; start one with "
-                            f"coro.run(function), or limit a call with coro.with_timeout(seconds, function), which "
-                            f"needs none")
+        # Libraries open such blocks, so the reader may never have written one.
+        raise YieldFromMain(f"what waits needs a thread of a running loop, and no loop runs: put the program into a "
+                            f"function, main, and call coro.run(main) (coro.{type(scope).__name__} was entered; a time "
+                            f"limit without a loop is coro.with_timeout(seconds, function))")
     return refuse_switch(PyThreadState_Get())
 
 
