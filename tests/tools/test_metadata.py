@@ -31,6 +31,12 @@ def test_addresses_are_those_of_the_one_repository(package: Path) -> None:
     assert paths and [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def test_the_readme_has_all_packages_in_one_table() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `packages/(coro-[a-z]+)` \| .*\[README\]\(packages/\1/README\.md\)", text, re.MULTILINE)
+    assert sorted(named) == sorted(NAMES) and named[0] == "coro-core" and named[1:] == sorted(named[1:])
+
+
 @pytest.mark.parametrize("package", PACKAGES, ids=NAMES)
 def test_classifiers_say_what_is_tested(package: Path) -> None:
     project = packages.table(package)["project"]

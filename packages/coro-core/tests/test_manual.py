@@ -17,6 +17,8 @@ import manual_blocks
 import pytest
 from manual_blocks import commands, reading, running
 
+import coro
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", manual_blocks.pages("coro-core"))
@@ -115,6 +117,32 @@ def test_what_a_loop_of_its_own_is() -> None:
     assert running.starts_a_loop("import coro\n\ncoro.run(main)\n")
     assert running.starts_a_loop("if True:\n    coro.profiler.go(coro.run, main)\n")
     assert not running.starts_a_loop("def child():\n    coro.run(main)\n")
+
+
+def test_the_first_program_of_a_page_defines_what_it_uses(tmp_path: Path) -> None:
+    text = "```python\nimport os\n\n\ndef f(a, *, b=os):\n    with a as c:\n        print(c, b, password)\n```\n"
+    with pytest.raises(reading.PageError, match=r"README\.md:2: expected a whole program.* define password$"):
+        blocks(tmp_path, text, "README.md")
+    (found,) = blocks(tmp_path, text.replace("password", "f"), "README.md")
+    assert found.whole
+    (fragment,) = blocks(tmp_path, text, "OTHER.md")
+    assert not fragment.whole
+
+
+@pytest.mark.slow
+def test_the_first_program_of_a_page_has_no_loop_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "FRONT_DOORS", re.compile(".*"))
+    program = "import coro\n\n\ndef main():\n    with coro.timeout(1):\n        return 3\n\n\nprint(main)\n"
+    block, later = blocks(tmp_path, f"```python\n{program}```\n\n```python\nassert main() == 3\n```\n", "page.md")
+    code = block.code
+    part = running.Part()
+    block.code = code.replace("print(main)", "print(main())")
+    with pytest.raises(coro.YieldFromMain, match=r"no loop runs"):
+        part.python(block)
+    block.code = code.replace("print(main)", "print(coro.run(main))")
+    part.python(block)
+    assert part.last == "3\n"
+    part.python(later)  # which has its names, and a loop
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ page is read in a millisecond.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import dataclasses
 import re
 import textwrap
@@ -55,6 +57,8 @@ class Block:
     language: str
     code: str
     notes: list[Note]
+    whole: bool = False
+    """Has it to be a program that a reader can paste into a file: one that imports all it uses and starts its loop?"""
 
     @property
     def place(self) -> str:
@@ -176,8 +180,31 @@ def _markdown(page: _Page) -> None:
             page.at = end + 1
 
 
+#: Where the first block of Python is a whole program: it is the first thing that readers try.
+FRONT_DOORS = re.compile(r"(.*/)?README\.md|docs/packages/[^/]*\.rst")
+
+
+def undefined(code: str) -> list[str]:
+    """The names that a program uses and nowhere defines, wherever that would be."""
+    used: set[str] = set()
+    known = set(dir(builtins)) | {"__name__", "__file__"}
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else known).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            known.add(node.name)
+        elif isinstance(node, ast.arg):
+            known.add(node.arg)
+        elif isinstance(node, ast.alias):
+            known.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            known.add(node.name)
+    return sorted(used - known)
+
+
 def read(root: Path, name: str) -> list[Block]:
-    """The code blocks of a page. Raises PageError for a note or a block that is not understood."""
+    """The code blocks of a page. Raises PageError for a note or a block that is not understood, and for a first program
+    that uses what it does not define."""
     page = _Page(name, (root / name).read_text(encoding="utf-8"))
     reader: Callable[[_Page], None] = _markdown if name.endswith(".md") else _structured_text
     reader(page)
@@ -189,6 +216,14 @@ def read(root: Path, name: str) -> list[Block]:
         block.language = {"sh": "console", "shell": "console", "bash": "console", "py": "python"}.get(
             block.language, block.language
         )
+    programs = [block for block in page.blocks if block.language == "python"]
+    if programs and FRONT_DOORS.fullmatch(name):
+        programs[0].whole = True
+        if missing := undefined(programs[0].code):
+            raise PageError(
+                f"{programs[0].place}: expected a whole program, because it is the first of its page; "
+                f"it does not define {', '.join(missing)}"
+            )
     return page.blocks
 
 

@@ -1,6 +1,7 @@
 """Runs the blocks of a part of a page in this process, one after the other, with the names of those before.
 
-A block of Python runs in a thread of a loop, unless it starts one itself. File and lines are those of the page, so a
+A block of Python runs in a thread of a loop, unless it starts one itself. The first of a page that readers try first
+runs with nothing around it: no loop, and no name that it does not define. File and lines are those of the page, so a
 traceback names them. What it prints is kept: `printed()` has it, and a block noted "output" shows it. An exception that
 ends a thread is a failure of the block, too.
 """
@@ -12,6 +13,7 @@ import contextlib
 import doctest
 import faulthandler
 import io
+import multiprocessing
 import os
 import re
 import signal
@@ -63,6 +65,7 @@ class Part:
         sys.modules["__main__"] = module
         self.names = module.__dict__
         self.names.update(coro=coro, printed=self.printed, meanwhile=self.meanwhile, connected=connected, ports={})
+        self.names.update(beside=beside)
         self.out = io.StringIO()
         self.last = ""  # what the block before printed
         self.failures: list[str] = []
@@ -95,6 +98,16 @@ class Part:
     def execute(self, block: reading.Block, line: int, code: str) -> None:
         exec(compile("\n" * (line - 1) + code, block.page, "exec"), self.names)
 
+    def execute_alone(self, block: reading.Block, code: str) -> None:
+        """Run a program as `python FILE` would, without the names of notes and of blocks before."""
+        module = types.ModuleType("__main__")
+        shared, sys.modules["__main__"] = sys.modules["__main__"], module
+        try:
+            exec(compile("\n" * (block.line - 1) + code, block.page, "exec"), module.__dict__)
+        finally:
+            sys.modules["__main__"] = shared
+            self.names.update({name: value for name, value in vars(module).items() if not name.startswith("__")})
+
     def text(self, block: reading.Block) -> str:
         """The code of a block with the ports and words that its notes exchange."""
         code = block.code
@@ -116,7 +129,10 @@ class Part:
             for note in block.all("before"):
                 self.execute(block, note.line, note.code)
             try:
-                self.execute(block, block.line, code)
+                if block.whole:
+                    self.execute_alone(block, code)
+                else:
+                    self.execute(block, block.line, code)
             except BaseException as error:
                 if wanted is None or not isinstance(error, eval(wanted, self.names)):
                     raise
@@ -127,7 +143,7 @@ class Part:
             for note in block.all("after"):
                 self.execute(block, note.line, note.code)
 
-        self.in_a_loop(block, run, starts_a_loop(code))
+        self.in_a_loop(block, run, block.whole or starts_a_loop(code))
 
     def session(self, block: reading.Block) -> None:
         """A block of the interactive interpreter: compare what it shows."""
@@ -233,6 +249,20 @@ def connected(port: int) -> socket.socket:
             if time.monotonic() > end:
                 raise
             time.sleep(0.002)
+
+
+def beside(function: Callable[..., object], *arguments: object) -> None:
+    """Run `function(*arguments)` in the loop of a child process until this process ends."""
+    lasting, ours = os.pipe()
+
+    def work() -> None:
+        os.close(ours)
+        threading.Thread(target=lambda: (os.read(lasting, 1), os._exit(0)), daemon=True).start()
+        coro.run(function, *arguments)
+
+    # Forked: a function of a note cannot be imported by another process.
+    multiprocessing.get_context("fork").Process(target=work, daemon=True).start()
+    os.close(lasting)
 
 
 def hangs(place: str) -> None:
