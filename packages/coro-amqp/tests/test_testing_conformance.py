@@ -845,5 +845,7 @@ def take(channel, queue, body):
 def test_a_channel_number_is_used_again(connection):
     for _ in range(3):
         channel = connection.channel(channel_number=7)
-        channel.queue_declare("", exclusive=True)
+        declared = channel.queue_declare("", exclusive=True)
+        assert (channel.channel_number, declared.method.message_count) == (7, 0)
         channel.close()
+        assert channel.is_closed

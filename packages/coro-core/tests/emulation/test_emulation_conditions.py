@@ -223,7 +223,7 @@ def test_one_who_is_told_to_end_releases_nobody_elses_lock():
 
 
 def test_the_end_of_the_loop_ends_who_waits():
-    emulated("""
+    assert emulated("""
         import threading
 
         def main():
@@ -238,7 +238,8 @@ def test_the_end_of_the_loop_ends_who_waits():
                 threading.Thread(target=event.wait, daemon=True).start()
             while len(condition._waiters) < 3 or len(event._cond._waiters) < 3:
                 coro.yield_slice()
-    """)
+            print("all wait")
+    """) == ["all wait"]
 
 
 def test_threads_of_both_kinds_wait_for_each_other():
