@@ -27,6 +27,10 @@ class PlainRequest:
         self.scheme = "http"
         self.peer = None
         self.status: int | None = None
+        self.connection = self
+
+    def call_at_drain(self, function: Any) -> None:
+        """No server, and so no drain."""
 
     def takeover(self, status: int, headers: Any) -> tuple[Any, bytes]:
         self.status = status

@@ -293,6 +293,19 @@ async def echo(scope, receive, send):
         await send({"type": "websocket.http.response.start", "status": 404, "headers": [(b"x-why", b"none")]})
         await send({"type": "websocket.http.response.body", "body": b"no such thing"})
         return
+    if scope["path"] == "/denied-with-length":  # as every framework's response has it
+        await send({"type": "websocket.http.response.start", "status": 401, "headers": [(b"content-length", b"2")]})
+        await send({"type": "websocket.http.response.body", "body": b"no"})
+        return
+    if scope["path"] == "/denied-at-length":
+        await send({"type": "websocket.http.response.start", "status": 403, "headers": []})
+        for _ in range(20):
+            await send({"type": "websocket.http.response.body", "body": b"no" * 50_000, "more_body": True})
+        await send({"type": "websocket.http.response.body"})
+        return
+    if scope["path"] == "/denied-and-fails":
+        await send({"type": "websocket.http.response.start", "status": 403, "headers": []})
+        raise KeyError("secret")
     chosen = scope["subprotocols"][0] if scope["subprotocols"] else None
     await send({"type": "websocket.accept", "subprotocol": chosen, "headers": [(b"x-more", b"1")]})
     while True:
@@ -336,7 +349,13 @@ def test_websocket():
                 with pytest.raises(websocket.WebSocketClosed):
                     ws.receive()
                 assert ws.close_code == code
-        for path, status, body in (("refused", 403, b"not accepted"), ("denied", 404, b"no such thing")):
+        for path, status, body in (
+            ("refused", 403, b"not accepted"),
+            ("denied", 404, b"no such thing"),
+            ("denied-with-length", 401, b"no"),
+            ("denied-at-length", 403, b"no" * 100),
+            ("denied-and-fails", 500, b"Internal"),
+        ):
             with pytest.raises(HandshakeError) as caught:
                 websocket.connect(url + path)
             assert caught.value.status == status

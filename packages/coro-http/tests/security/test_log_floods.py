@@ -27,6 +27,9 @@ class Lines(list[tuple[Any, ...]]):
     def exc(self) -> None:
         self.append(("exception",))
 
+    def failure(self, error: BaseException, *data: Any) -> None:
+        self.append(("exception",))
+
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:

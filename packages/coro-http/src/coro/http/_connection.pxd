@@ -70,6 +70,8 @@ cdef class connection:
     cdef bint expired
     cdef bint taken                     # somebody else has the stream
     cdef object returned                # event: the stream was handed back
+    cdef object at_drain                # function: whoever has the stream wants to know when the server begins to end
+    cdef public bint gone               # the client was seen to leave
     cdef int64_t waited                 # of the body: ticks that the client made us wait
     cdef int64_t body_got
     cdef readonly uint64_t sent
@@ -86,6 +88,7 @@ cdef class connection:
     cdef int end_run(self, int failed) except -1
     cdef int serve_next(self) except -1
     cdef int serve_one(self, http_request r) except -1
+    cdef int tell_of_drain(self) except -1
     cdef bint has_left(self) except -1
     cdef int conclude(self, http_request r) except -1
     cdef int drain_body(self) except -1

@@ -8,12 +8,12 @@ from coro import event
 from coro.http import h1
 from coro.http.forms import Form
 from coro.http.headers import header_set
-from coro.log import Facility
+from coro.http._reports import Reports
 
 BOUNDS: Final[tuple[float, ...]]
-LOG: Final[Facility]
+LOG: Final[Reports]
 LOG_SECONDS: Final[int]
-LOG_HANDLERS: Final[Facility]
+LOG_HANDLERS: Final[Reports]
 
 def now_header() -> bytes: ...
 
@@ -68,6 +68,7 @@ class connection:
     is_tls: bool
     protocol: str
     user: Any
+    gone: bool
     wsgi_base: Any
     asgi_base: Any
     request_number: int
@@ -84,6 +85,7 @@ class connection:
     def cut(self) -> None: ...
     def send(self, data: ReadableBuffer) -> None: ...
     def close(self) -> None: ...
+    def call_at_drain(self, function: Callable[[], object]) -> None: ...
     def hand_back(self) -> None: ...
     def log(self, *data: Any) -> None: ...
 

@@ -49,10 +49,10 @@ from coro.http.headers cimport header_set
 import sys
 
 import coro
-from coro.exceptions import ClosedError
+from coro.exceptions import ClosedError, LoopError
 from coro.http import h1 as _h1
+from coro.http._reports import LOG, LOG_HANDLERS
 from coro.http.exceptions import HTTP_Upgrade, HTTPException, IncompleteError, LimitError, LocalError, RemoteError
-from coro.log import Facility
 
 require_abi()
 
@@ -87,6 +87,7 @@ cdef extern from *:
     Py_ssize_t c_sendfile "coro_http_sendfile"(int out, int fd, off_t *at, size_t n)
 
 cdef enum:
+    CLIENT_LEFT = 499       # for the log and the counts: nothing of the answer was sent (the number is nginx's)
     BLOCK = 65536           # bytes of the block that everybody receives into
     SLICE = 262144          # bytes sent under one deadline
     SMALL = 800             # characters of text that nobody would compress
@@ -108,9 +109,6 @@ cdef char date_line[40]
 cdef int date_len = 0
 cdef bytes DAYS = b"SunMonTueWedThuFriSat"
 cdef bytes MONTHS = b"JanFebMarAprMayJunJulAugSepOctNovDec"
-
-LOG = Facility("http")
-LOG_HANDLERS = Facility("http handlers")
 
 # Seconds over which messages about faults are counted for the limit of the log.
 LOG_SECONDS = 10
@@ -268,13 +266,15 @@ cdef class Registry:
 
     def drain(self, double linger):
         """No further requests on the connections: those that are idle get ``linger`` seconds in which a request that is
-        on its way is still answered."""
+        on its way is still answered. Those that other protocols have taken over are told."""
         cdef connection c = self.first
         cdef int64_t late = coro_now(clock) + ticks_from_seconds(linger)
         self.draining = True
         while c is not None:
             if c.phase == P_IDLE and (c.deadline == 0 or c.deadline > late):
                 c.deadline = late
+            if c.at_drain is not None:
+                c.tell_of_drain()
             c = c.next
 
     def may_log(self):
@@ -512,7 +512,7 @@ cdef class connection:
         finally:
             self.phase = P_NONE
             self.deadline = 0
-            self.current = None
+            self.current = self.at_drain = None
             g.leave(self)
         return 0
 
@@ -580,6 +580,8 @@ cdef class connection:
             if self.is_ours(e):
                 self.h1.must_close = True
                 if not r.finished:
+                    if self.sent == r.sent_before:
+                        r.reply_code = CLIENT_LEFT
                     r.over()
                 raise
             self.fault(r, e)
@@ -595,24 +597,25 @@ cdef class connection:
     def is_ours(self, e):
         """Whether the exception says that this connection is gone, and not another one that the handler uses."""
         if isinstance(e, ClosedError):
-            return self.raw.closed
+            return self.gone or self.raw.closed
         if isinstance(e, (ConnectionResetError, BrokenPipeError)):
             return self.expired or getattr(self.raw, "_peer_reset", True)
-        return False
+        # A TLS client that went without a farewell: the error names the sock.
+        return isinstance(e, ConnectionError) and getattr(e, "_sock", None) is self.raw
 
     def fault(self, http_request r, e):
         """The handler has raised `e`."""
         self.registry.errors += not isinstance(e, HTTPException)
         if self.taken:
             if self.registry.may_log():
-                LOG_HANDLERS.exc()
+                LOG_HANDLERS.failure(e, "error", repr(r))
             return
         if r.started:
             # Half an answer is out: the client sees that the rest is missing, and nothing that looks like an answer.
             self.h1.must_close = True
             if not r.finished:
                 if not isinstance(e, RemoteError) and self.registry.may_log():
-                    LOG_HANDLERS.exc()
+                    LOG_HANDLERS.failure(e, "error", repr(r))
                 r.over()
                 self.cut()
             return
@@ -724,6 +727,21 @@ cdef class connection:
     def close(self):
         """Close the stream."""
         self.conn.close()
+
+    def call_at_drain(self, function):
+        """Have ``function()`` called, in a thread of its own, when the server begins to end; at once if it has begun.
+        For protocols that have taken the connection over: the server waits for them as it does for a request."""
+        self.at_drain = function
+        if self.registry.draining:
+            self.tell_of_drain()
+
+    cdef int tell_of_drain(self) except -1:
+        function, self.at_drain = self.at_drain, None
+        try:
+            coro.spawn(function, thread_name=f"end of {self!r}", daemon=True)
+        except LoopError:
+            return 0                            # the loop is ending, and interrupts the connections itself
+        return 0
 
     def hand_back(self):
         """After HTTP_Upgrade: whoever took the stream over is ready, and the server may close it."""

@@ -230,8 +230,7 @@ class server:
             elif e is None:
                 LOG_HANDLERS("the handler returned None and sent nothing; return '' for an empty answer", repr(request))
             else:
-                LOG_HANDLERS("error", repr(request))
-                LOG_HANDLERS.exc()
+                LOG_HANDLERS.failure(e, "error", repr(request))
         body = b"" if status in (204, 304) else f"{detail}\n".encode()
         request.respond(status, [*headers, ("content-type", "text/plain; charset=utf-8")], body)
 

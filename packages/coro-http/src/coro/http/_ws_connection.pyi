@@ -30,6 +30,7 @@ class WebSocket:
         ping_interval: float | None = 20.0,
         pong_timeout: float = 20.0,
         close_timeout: float = 5.0,
+        drain_code: int = 1012,
         early: ReadableBuffer = b"",
     ) -> None: ...
     @property
@@ -48,6 +49,8 @@ class WebSocket:
     def pong_timeout(self) -> float: ...
     @property
     def close_timeout(self) -> float: ...
+    @property
+    def drain_code(self) -> int: ...
     @property
     def closed(self) -> bool: ...
     @property

@@ -143,6 +143,9 @@ cdef class WebSocket:
     cdef readonly object ping_interval
     cdef readonly object pong_timeout
     cdef readonly object close_timeout
+    #: The code that this side closes with when its server begins to end.
+    cdef readonly int drain_code
+    cdef bint leaving               # it has: whatever the peer answers, that is the end
     cdef object ended               # a WebSocketClosed, once it is
     cdef object cause
     cdef dict pings                 # payload -> tick, of those that ping() waits for
@@ -161,6 +164,7 @@ cdef class WebSocket:
         ping_interval=20.0,
         pong_timeout=20.0,
         close_timeout=5.0,
+        drain_code=1012,
         early=b"",
     ):
         if self.codec is not None:
@@ -175,6 +179,7 @@ cdef class WebSocket:
         self.ping_interval = ping_interval
         self.pong_timeout = pong_timeout
         self.close_timeout = close_timeout
+        self.drain_code = drain_code
         self.control = []
         self.frames = []
         if early:
@@ -238,12 +243,12 @@ cdef class WebSocket:
         return self
 
     def __next__(self):
-        """The next message; the iteration ends when the connection was closed in order (1000, 1001 or no code), and
-        raises WebSocketClosed when it ended otherwise."""
+        """The next message; the iteration ends when the connection was closed in order (1000, 1001 or no code, or by
+        this side because its server ends), and raises WebSocketClosed when it ended otherwise."""
         try:
             return self.c_receive()
         except WebSocketClosed as e:
-            if e.code in (1000, 1001, 1005) and e.__cause__ is None:
+            if (e.code in (1000, 1001, 1005) or self.leaving) and e.__cause__ is None:
                 raise StopIteration from None
             raise
 
@@ -538,6 +543,16 @@ cdef class WebSocket:
         finally:
             self.end(1006, "", None)
 
+    def _leave(self):
+        """The server begins to end: close with `drain_code`, behind the message that is being sent. Threads that wait
+        to receive get that code, whatever the peer answers, and if it does not."""
+        with move_on_after(self.close_timeout):
+            while self.bulk and self.ended is None:
+                self.wait()
+        if self.ended is None and not self.codec.close_sent:
+            self.leaving = True
+            self.close(self.drain_code)
+
     def __enter__(self):
         return self
 
@@ -626,6 +641,8 @@ cdef class WebSocket:
         """The connection has ended: everybody who waits gets to know."""
         if self.ended is not None:
             return 0
+        if self.leaving:
+            code, reason, cause = self.drain_code, "", None
         self.ended = WebSocketClosed(code, reason)
         self.cause = cause
         if self.alarm is not None:
@@ -655,7 +672,8 @@ cdef class WebSocket:
 
     @property
     def close_code(self):
-        """The code of the peer's close frame: 1005 if it had none, 1006 if none came; None while it is open."""
+        """The code of the peer's close frame: 1005 if it had none, 1006 if none came, ``drain_code`` if the server's
+        end was the reason; None while it is open."""
         return None if self.ended is None else self.ended.code
 
     @property

@@ -23,14 +23,15 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import coro
 from coro import asyncio_bridge
 from coro.exceptions import ClosedError
-from coro.http._connection import LOG_HANDLERS, http_request
+from coro.http._connection import LOG, LOG_HANDLERS, http_request
 from coro.http._gateway import scope_headers, scope_path
 from coro.http.exceptions import HandshakeError, LifespanError, WebSocketClosed
+from coro.http.websocket import DRAIN_CODE, accept
 
 __all__ = ["ASGIHandler", "LifespanError"]
 
@@ -49,7 +50,7 @@ _EMPTY_REQUEST = {"type": "http.request", "body": b"", "more_body": False}
 class _Running:
     """A task of the application, begun at once in this thread where the Python can do that."""
 
-    __slots__ = ("changed", "loop", "task")
+    __slots__ = ("changed", "loop", "reader", "task")
 
     request: http_request
 
@@ -57,6 +58,7 @@ class _Running:
         self.loop: Any = asyncio_bridge.get_loop()
         self.task: asyncio.Task[Any] | None = None
         self.changed: coro.event | None = None
+        self.reader: _Reader | None = None
 
     def begin(self, coroutine: Any) -> bool:
         """Begin the task. Returns whether it has ended."""
@@ -93,10 +95,60 @@ class _Running:
         """From a thread: give a future of asyncio's its result."""
         self.loop.call_soon_threadsafe(_set_result, future, value)
 
+    def raise_failure(self, otherwise: str) -> NoReturn:
+        """The application has ended too early: raise what it raised, or RuntimeError."""
+        failure = self.failure()
+        if failure is None:
+            raise RuntimeError(otherwise)
+        if not isinstance(failure, Exception):
+            raise RuntimeError("the application was cancelled before its response was complete") from failure
+        raise failure
+
     def report_later(self) -> None:
         if self.task is not None:
-            may_log = self.request.server.registry.may_log
-            self.task.add_done_callback(lambda task: _report(task, may_log))
+            self.task.add_done_callback(self.report)
+
+    def report(self, task: asyncio.Task[Any]) -> None:
+        """The application has ended, and there is no client to be told what it raised."""
+        error = None if task.cancelled() else task.exception()
+        if error is None or isinstance(error, OSError) or not self.request.server.registry.may_log():
+            return
+        if self.request.connection.gone:
+            # Most say only what they were told, each framework with a class of its own.
+            LOG("the client has left, and the application ended with", repr(self.request), repr(error))
+        else:
+            LOG_HANDLERS.failure(error, "error after the response", repr(self.request))
+
+    def has_left(self) -> bool:
+        """Wait for `changed`, or for the client to leave: True."""
+        request, changed = self.request, self.changed
+        assert changed is not None
+        conn = request.connection.conn
+        if not isinstance(conn, coro.sock):
+            if self.reader is None:
+                self.reader = _Reader(conn, changed)
+            changed.wait()
+            return self.reader.has_ended
+        ready = coro.select(coro.case.wait(changed), coro.case.read(conn))
+        if ready.kind != "read":
+            return False
+        try:
+            there = conn.recv(1, coro.MSG.PEEK | coro.MSG.DONTWAIT)
+        except coro.oserrors.EAGAIN:
+            return False
+        except OSError:
+            there = b""
+        if there:
+            # What comes next: read when this is over. Nothing can be seen behind it.
+            changed.wait()
+            return False
+        return True
+
+    def stop_reading(self) -> None:
+        """The stream is for others to read from now on."""
+        reader, self.reader = self.reader, None
+        if reader is not None:
+            reader.stop()
 
     def cancel(self) -> None:
         if self.task is not None and not self.task.done():
@@ -108,6 +160,31 @@ class _Running:
         if task is None or not task.done():
             return None
         return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+class _Reader:
+    """A thread that reads from a stream of TLS, where only reading shows that the client leaves; what comes is kept by
+    the stream for whoever reads next. It costs a thread for each request that waits for its client to leave."""
+
+    __slots__ = ("changed", "conn", "has_ended", "thread")
+
+    def __init__(self, conn: Any, changed: coro.event) -> None:
+        self.conn = conn
+        self.changed = changed
+        self.has_ended = False
+        self.thread = coro.spawn(self.read, thread_name=f"watch over {conn!r}", daemon=True)
+
+    def read(self) -> None:
+        try:
+            self.has_ended = not self.conn.wait_for_read()
+        except (OSError, EOFError):
+            self.has_ended = True
+        if self.has_ended:
+            self.changed.set()
+
+    def stop(self) -> None:
+        self.thread.shutdown()
+        self.thread.join()
 
 
 def _set_result(future: asyncio.Future[Any], value: Any) -> None:
@@ -135,7 +212,7 @@ class _HTTP(_Running):
         super().__init__()
         self.request = request
         self.body_read = False
-        self.head: tuple[int, Any, bool] | None = None
+        self.head: tuple[int, Any] | None = None
         self.started = False  # the application has begun to answer
         self.complete = False  # and has ended to
         self.disconnected = False
@@ -187,7 +264,7 @@ class _HTTP(_Running):
             if self.started:
                 raise RuntimeError("expected http.response.body, not another http.response.start")
             self.started = True
-            self.head = (message["status"], message.get("headers", ()), bool(message.get("trailers", False)))
+            self.head = (message["status"], message.get("headers", ()))
         else:
             raise RuntimeError(f"expected http.response.start or http.response.body, not {kind!r}")
 
@@ -211,7 +288,8 @@ class _HTTP(_Running):
                     break
                 if self.asked is not None and not self.asked.done():
                     if self.body_read:
-                        self.watch(changed)
+                        if self.has_left():
+                            raise _client_left(request)
                         continue
                     self.read_body()
                     continue
@@ -220,12 +298,14 @@ class _HTTP(_Running):
             # The client has gone, or the server ends.
             self.leave()
             raise
+        finally:
+            self.stop_reading()
         if not self.complete:
             failure = self.failure()
             if failure is not None:
                 self.fail(failure)
             if not self.complete:
-                raise RuntimeError("the application returned before its response was complete")
+                self.raise_failure("the application returned before its response was complete")
         elif not self.done():
             # It goes on after its answer (a background task); what it raises has no client to be told to.
             if self.asked is not None:
@@ -236,8 +316,7 @@ class _HTTP(_Running):
         """The application has raised."""
         if self.complete:
             if self.request.server.registry.may_log():
-                LOG_HANDLERS("error after the response", repr(self.request))
-                LOG_HANDLERS("exception", coro.traceback_data(type(failure), failure, failure.__traceback__))
+                LOG_HANDLERS.failure(failure, "error after the response", repr(self.request))
             return
         if not isinstance(failure, Exception):
             raise RuntimeError("the application was cancelled before its response was complete") from failure
@@ -268,12 +347,6 @@ class _HTTP(_Running):
             self.asked = None
         self.wake()
 
-    def watch(self, changed: coro.event) -> None:
-        """receive() waits for the end: wait for something to do, or for the client to leave."""
-        if _has_left(self.request, changed):
-            self.leave()
-            raise ClosedError("the client has gone")
-
     def leave(self) -> None:
         """The client has gone, or will have: the application is told."""
         self.disconnected = True
@@ -286,54 +359,38 @@ class _HTTP(_Running):
 
     def flush(self) -> None:
         """Send what the application has sent."""
-        request = self.request
         out, self.out = self.out, []
         self.waiting = 0
-        if self.head is not None:
-            status, headers, _ = self.head
-            self.head = None
-            if type(headers) is not list:
-                headers = list(headers)
-            if self.complete:
-                body = out[0] if len(out) == 1 else b"".join(out)
-                length = _length(headers)
-                if length == len(body) or (length < 0 and (body or request.method != "head")):
-                    if length >= 0:
-                        headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
-                    request.respond(status, _without_hop_by_hop(headers), body)
-                    return
-            request.start(status, _without_hop_by_hop(headers))
-        if out:
-            block = out[0] if len(out) == 1 else b"".join(out)
-            if block:
-                request.send(block)
-        if self.complete:
-            request.finish()
+        head, self.head = self.head, None
+        _send_answer(self.request, head, out[0] if len(out) == 1 else b"".join(out), self.complete)
         room, self.room = self.room, None
         if room is not None:
             self.resolve(room, None)
 
 
-def _has_left(request: http_request, changed: coro.event) -> bool:
-    """Wait for the event, or for the client to leave: True. Over TLS nobody sees that without reading."""
-    conn = request.connection.conn
-    if not isinstance(conn, coro.sock):
-        changed.wait()
-        return False
-    ready = coro.select(coro.case.wait(changed), coro.case.read(conn))
-    if ready.kind != "read":
-        return False
-    try:
-        there = conn.recv(1, coro.MSG.PEEK | coro.MSG.DONTWAIT)
-    except coro.oserrors.EAGAIN:
-        return False
-    except OSError:
-        there = b""
-    if there:
-        # What comes next: read when this is over. Nothing can be seen behind it.
-        changed.wait()
-        return False
-    return True
+def _send_answer(request: http_request, head: tuple[int, Any] | None, body: bytes, complete: bool) -> None:
+    """Send what there is of an answer: its status and fields if they were not sent, a piece of its body, its end."""
+    if head is not None:
+        status, headers = head
+        if type(headers) is not list:
+            headers = list(headers)
+        if complete:
+            length = _length(headers)
+            if length == len(body) or (length < 0 and (body or request.method != "head")):
+                if length >= 0:
+                    headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
+                request.respond(status, _without_hop_by_hop(headers), body)
+                return
+        request.start(status, _without_hop_by_hop(headers))
+    if body:
+        request.send(body)
+    if complete:
+        request.finish()
+
+
+def _client_left(request: http_request) -> ClosedError:
+    request.connection.gone = True
+    return ClosedError("the client has gone")
 
 
 def _length(headers: list[Any]) -> int:
@@ -351,19 +408,12 @@ def _without_hop_by_hop(headers: list[Any]) -> list[Any]:
     return headers
 
 
-def _report(task: asyncio.Task[Any], may_log: Callable[[], bool]) -> None:
-    error = None if task.cancelled() else task.exception()
-    if error is not None and not isinstance(error, OSError) and may_log():
-        LOG_HANDLERS("error after the response")
-        LOG_HANDLERS("exception", coro.traceback_data(type(error), error, error.__traceback__))
-
-
 class _WebSocket(_Running):
     """One WebSocket. The connection's thread reads; another one sends."""
 
     __slots__ = (
-        "accepted", "asked", "decision", "denial", "gone", "inbox", "inbox_bytes", "options", "out", "out_bytes",
-        "out_changed", "request", "room", "ws",
+        "asked", "decision", "denied", "gone", "inbox", "inbox_bytes", "options", "out", "out_bytes", "out_changed",
+        "request", "room", "ws",
     )  # fmt: skip
 
     def __init__(self, request: http_request, options: dict[str, Any]) -> None:
@@ -375,8 +425,7 @@ class _WebSocket(_Running):
         self.asked: asyncio.Future[None] | None = None
         self.room: asyncio.Future[None] | None = None
         self.decision: _Message | None = None
-        self.denial: list[bytes] = []
-        self.accepted = False
+        self.denied = False  # by an answer of the application's own, which is complete
         self.gone = False  # the client, before there was a decision
         self.out: deque[Any] = deque()
         self.out_bytes = 0
@@ -399,17 +448,15 @@ class _WebSocket(_Running):
             raise OSError("the client has gone")
         if self.decision is None or self.decision["type"] == "websocket.http.response.start":
             if kind == "websocket.http.response.body" and self.decision is not None:
-                self.denial.append(bytes(message.get("body", b"")))
-                if not message.get("more_body", False):
-                    self.accepted = True
-                    self.wake()
+                if self.denied:
+                    raise RuntimeError("the response is complete: nothing can be sent after more_body=False")
+                await self.put_out(bytes(message.get("body", b"")), last=not message.get("more_body", False))
                 return
             if self.decision is not None or kind not in (
                 "websocket.accept", "websocket.close", "websocket.http.response.start"
             ):  # fmt: skip
                 raise RuntimeError(f"expected websocket.accept or websocket.close, not {kind!r}")
             self.decision = message
-            self.accepted = kind != "websocket.http.response.start"
             self.wake()
             return
         if kind == "websocket.send":
@@ -418,16 +465,27 @@ class _WebSocket(_Running):
             data = message.get("bytes")
             if data is None:
                 data = message["text"]
-            self.out.append(data)
-            self.out_bytes += len(data)
+            await self.put_out(data)
         elif kind == "websocket.close":
             self.out.append((message.get("code", 1000), message.get("reason") or ""))
+            self.out_changed.set()
         else:
             raise RuntimeError(f"expected websocket.send or websocket.close, not {kind!r}")
+
+    async def put_out(self, data: Any, last: bool = False) -> None:
+        self.out.append(data)
+        self.out_bytes += len(data)
+        if last:
+            self.denied = True
         self.out_changed.set()
-        if self.out_bytes > HIGH_WATER:
+        if self.out_bytes > HIGH_WATER and not last:
             self.room = self.loop.create_future()
             await self.room
+
+    def make_room(self) -> None:
+        room, self.room = self.room, None
+        if room is not None:
+            self.resolve(room, None)
 
     def put(self, message: _Message) -> None:
         self.inbox.append(message)
@@ -439,25 +497,29 @@ class _WebSocket(_Running):
         self.changed = changed = coro.event()
         self.begin(coroutine)
         try:
-            while not self.accepted and not self.done():
-                if _has_left(self.request, changed):
-                    raise ClosedError("the client has gone")
-                changed.clear()
+            try:
+                while self.decision is None and not self.done():
+                    if self.has_left():
+                        raise _client_left(self.request)
+                    changed.clear()
+            finally:
+                self.stop_reading()
+            decision = self.decision
+            if decision is not None and decision["type"] == "websocket.http.response.start":
+                self.deny((decision["status"], decision.get("headers") or ()))
         except BaseException:
             self.gone = True
+            self.make_room()
             self.put({"type": "websocket.disconnect", "code": 1006, "reason": ""})
             self.loop.call_soon_threadsafe(self.report_later)
             raise
-        decision = self.decision
         if decision is None or decision["type"] != "websocket.accept":
             self.refuse(decision)
             return
-        from coro.http import websocket
-
         headers = [(bytes(n).decode("latin-1"), bytes(v).decode("latin-1")) for n, v in decision.get("headers") or ()]
         wanted = decision.get("subprotocol")
         try:
-            ws = websocket.accept(
+            ws = accept(
                 self.request, subprotocols=[wanted] if wanted else None, headers=headers, **self.options
             )
         except HandshakeError:
@@ -477,14 +539,18 @@ class _WebSocket(_Running):
                     changed.wait()
         except WebSocketClosed as e:
             code, reason = e.code, e.reason
+        except coro.Interrupted:
+            code = ws.drain_code or DRAIN_CODE
+            with coro.shield(1.0):
+                ws.close(code)
+            raise
         finally:
             self.put({"type": "websocket.disconnect", "code": code, "reason": reason})
             self.finish(sender)
 
     def finish(self, sender: Any) -> None:
         """The WebSocket is closed; let the application end."""
-        if self.room is not None:
-            self.resolve(self.room, None)
+        self.make_room()
         changed = self.changed
         assert changed is not None
         while not self.done():
@@ -515,9 +581,8 @@ class _WebSocket(_Running):
                         return
                     self.out_bytes -= len(item)
                     ws.send(item)
-                    if self.room is not None and self.out_bytes <= HIGH_WATER:
-                        room, self.room = self.room, None
-                        self.resolve(room, None)
+                    if self.out_bytes <= HIGH_WATER:
+                        self.make_room()
                     continue
                 if self.done():
                     ws.close(1000 if self.failure() is None else 1011)
@@ -527,20 +592,30 @@ class _WebSocket(_Running):
         except WebSocketClosed:
             return
         finally:
-            if self.room is not None:
-                self.resolve(self.room, None)
+            self.make_room()
+
+    def deny(self, head: tuple[int, Any] | None) -> None:
+        """Send the answer that the application gives in place of an open WebSocket."""
+        while not self.denied or self.out:
+            self.out_changed.clear()
+            body = b"".join(self.out)
+            self.out.clear()
+            self.out_bytes = 0
+            if body or self.denied:
+                _send_answer(self.request, head, body, self.denied)
+                head = None
+                self.make_room()
+            elif self.done():
+                self.raise_failure("the application returned before its response was complete")
+            else:
+                self.out_changed.wait()
 
     def refuse(self, decision: _Message | None) -> None:
         """The application does not want this WebSocket."""
         request = self.request
         if decision is None:
-            failure = self.failure()
-            if failure is not None:
-                raise failure
-            raise RuntimeError("the application returned without websocket.accept or websocket.close")
-        if decision["type"] == "websocket.http.response.start":
-            request.respond(decision["status"], list(decision.get("headers") or ()), b"".join(self.denial))
-        else:
+            self.raise_failure("the application returned without websocket.accept or websocket.close")
+        if decision["type"] == "websocket.close":
             request.respond(403, [("content-type", "text/plain")], b"this WebSocket is not accepted\n")
         self.put({"type": "websocket.disconnect", "code": 1006, "reason": ""})
 

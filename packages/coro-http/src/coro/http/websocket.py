@@ -48,7 +48,7 @@ from coro.http.exceptions import (
     WebSocketError,
     WebSocketProtocolError,
 )
-from coro.http.ws import Codec, Fragment
+from coro.http.ws import Codec, Fragment, may_be_sent
 
 __all__ = [
     "Deflate",
@@ -75,6 +75,8 @@ MAX_FRAGMENTS = 4096
 PING_INTERVAL = 20.0
 PONG_TIMEOUT = 20.0
 CLOSE_TIMEOUT = 5.0
+#: Service Restart, in IANA's registry of close codes: clients come back where they take 1000 for an end that was meant.
+DRAIN_CODE = 1012
 HANDSHAKE_TIMEOUT = 10.0
 #: Bytes of the body of an answer that is no WebSocket which go into the exception.
 SHOWN_BODY = 4096
@@ -106,6 +108,7 @@ def accept(
     ping_interval: float | None = PING_INTERVAL,
     pong_timeout: float = PONG_TIMEOUT,
     close_timeout: float = CLOSE_TIMEOUT,
+    drain_code: int | None = DRAIN_CODE,
     _assemble: bool = True,
 ) -> WebSocket:
     """Answer a request with 101 and return the open WebSocket. Use it in a ``with`` block, in the handler's thread.
@@ -116,10 +119,15 @@ def accept(
     to permessage-deflate, and how. headers: pairs to send with the answer. max_message, max_inflated: most bytes of a
     message as sent, and as inflated; max_fragments: most frames of it; None is no limit. ping_interval: seconds of
     silence after which a ping is sent, None never. pong_timeout: seconds for its answer. close_timeout: seconds for the
-    closing handshake.
+    closing handshake. drain_code: the code to close with when the server begins to end in order (``drain``, ``stop``,
+    SIGTERM): 1012 is "service restart", 1001 "going away" (RFC 6455 7.4.1). Whoever receives gets WebSocketClosed with
+    it, and the server waits for the handler alone. None leaves it to the handler to come to an end.
 
-    Raises HandshakeError after the request was answered with an error: it asks for no WebSocket, or may not have one.
+    Raises HandshakeError after the request was answered with an error: it asks for no WebSocket, or may not have one;
+    ValueError for a ``drain_code`` that may not be sent.
     """
+    if drain_code is not None and not may_be_sent(drain_code):
+        raise ValueError(f"expected a close code such as 1012 or 1001 as drain_code, or None, not {drain_code!r}")
     get_all = request.headers.get_all
     try:
         key = check_request(request.method, request.version, get_all)
@@ -145,7 +153,7 @@ def accept(
         deflate=None if agreed is None else agreed[0],
         assemble=_assemble,
     )
-    return WebSocket(
+    ws = WebSocket(
         stream,
         codec,
         subprotocol=chosen,
@@ -153,8 +161,12 @@ def accept(
         ping_interval=ping_interval,
         pong_timeout=pong_timeout,
         close_timeout=close_timeout,
+        drain_code=drain_code or 0,
         early=early,
     )
+    if drain_code is not None:
+        request.connection.call_at_drain(ws._leave)
+    return ws
 
 
 def refuse(request: Any, error: HandshakeError) -> NoReturn:

@@ -6,6 +6,8 @@ from _typeshed import ReadableBuffer
 
 from coro.http._ws_handshake import Deflate
 
+def may_be_sent(code: int) -> bool: ...
+
 class Event: ...
 
 class Message(Event):

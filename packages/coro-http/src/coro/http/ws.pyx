@@ -170,7 +170,7 @@ def _shown(data):
     return f"{data[:60]!r}... {len(data)} {'characters' if isinstance(data, str) else 'bytes'}"
 
 
-cdef inline bint may_be_sent(int code):
+cpdef inline bint may_be_sent(int code):
     """Close codes that may stand in a frame: RFC 6455, section 7.4, and 1012 to 1014 of IANA's registry."""
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
 
