@@ -844,6 +844,28 @@ def test_reload_under_load_loses_nothing(tmp_path):
     assert set(outcome) == {"served"}
 
 
+def end_once(p, signals):
+    coro.sleep_relative(0.3)
+    if not signals:
+        p.send(signal.SIGTERM)
+    signals.append(signal.SIGTERM)
+
+
+@pytest.mark.slow
+@MODES
+def test_the_end_under_load_loses_nothing(mode):
+    """Who is connected is served, who is not is refused. CORO_PREFORK_ENDS: how often."""
+    for _ in range(int(os.environ.get("CORO_PREFORK_ENDS", "2"))):
+        with Supervised(mode + ANSWERING) as p:
+            signals = []
+            outcome, _ = coro.run(load, p.port, 2000, 30, partial(end_once, p, signals), lambda: len(signals) >= 2)
+            p.end(None)
+        print(dict(outcome))
+        assert p.stderr == ""
+        assert outcome["served"] > 100
+        assert set(outcome) <= {"served", "connect: ECONNREFUSED"}
+
+
 @pytest.mark.slow
 def test_reload_with_reuse_port_under_load(tmp_path):
     outcome, _, failed, reloads, _ = under_load("options['reuse_port'] = True\n", hang_up)

@@ -597,9 +597,7 @@ def test_drain_lets_handlers_finish():
         s = coro.connect(server.addresses[0])
         until(lambda: gate.running == 1)
         t = coro.spawn(server.drain)
-        until(lambda: not server.statistics().accepting)
-        for _ in range(5):
-            coro.yield_slice()
+        until(lambda: server._listeners[0].sock.closed)
         with pytest.raises(oserrors.ECONNREFUSED):
             coro.connect(server.addresses[0])
         assert not t.dead
@@ -645,6 +643,58 @@ def test_connections_in_the_queue_are_served_by_a_drain():
         assert c.recv(10) == b"done"
         c.close()
     assert server.statistics().accepted == 5
+
+
+@in_loop
+@pytest.mark.skipif(sys.platform != "linux", reason="the filter is the kernel's of Linux")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", ""])
+def test_a_listener_that_refuses_completes_what_has_begun(host):
+    """A SYN is dropped, so the client asks again later; nothing else is, so neither queue nor connections suffer."""
+    try:
+        (listener,) = open_listeners((host, 0))
+    except OSError:
+        pytest.skip(f"no address {host!r} here")
+    address = (host or "127.0.0.1", listener.sock.getsockname()[1])
+    with socket.create_connection(address) as early:
+        early.sendall(b"early")
+        listener.refuse()
+        listener.refuse()
+        late = socket.socket(early.family)
+        late.setblocking(False)
+        # On one machine, a handshake is complete when connect() returns.
+        assert late.connect_ex(address) == errno.EINPROGRESS
+        late.close()
+        conn, _ = listener.sock.accept()
+        assert conn.recv(10) == b"early"
+        conn.sendall(b"answer")
+        assert early.recv(10) == b"answer"
+        listener.close()
+        early.sendall(b"more")
+        assert conn.recv(10) == b"more"
+        # A reset has no ACK, and has to reach the connection.
+        early.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+    with pytest.raises(oserrors.ECONNRESET):
+        conn.recv(10)
+    conn.close()
+
+
+@in_loop
+def test_sockets_of_others_go_on_where_a_server_ends(tmp_path):
+    """A listening socket that was given to us (by systemd, say) goes on in other hands, and takes connections there."""
+    given = socket.create_server(("127.0.0.1", 0))
+    held = given.dup()
+    server = Server(lambda conn, address: None, given)
+    server.start()
+    until(lambda: server.statistics().accepting)
+    assert server.drain(10)
+    with socket.create_connection(held.getsockname()) as client:
+        held.settimeout(30)
+        conn, _ = held.accept()
+        client.sendall(b"x")
+        assert conn.recv(10) == b"x"
+        conn.close()
+    given.close()
+    held.close()
 
 
 @in_loop

@@ -49,6 +49,11 @@ _S = TypeVar("_S")
 BATCH = 64
 #: Seconds of rest after an error of accept(2) that is not our lack of resources.
 ERROR_PAUSE = 0.05
+#: Seconds without a new connection after which a listener that refuses others has none left: longer than a round trip,
+#: within which a handshake of TCP's that has begun is completed.
+LAST_LOOK = 0.1
+#: Seconds that the last accepting may take altogether.
+LAST_ACCEPTS = 1.0
 #: Seconds that a handshake (``wrap``) may take: enough for a slow line, too short to hoard connections.
 WRAP_TIMEOUT = 10.0
 #: Seconds that closing a wrapped stream may take (a farewell message to a peer that does not read).
@@ -378,13 +383,22 @@ class Server:
                 raise
 
     def _accept_rest(self, connections: group, listener: Listener) -> None:
-        """What the kernel has queued would be reset when the listener is closed."""
+        """What the kernel has queued, or is just making, would be reset when the listener is closed."""
+        listener.refuse()
         look = select.poll()
         look.register(listener.sock.fileno(), select.POLLIN)
+        last = False
         try:
-            with scheduler.timeout(ERROR_PAUSE * 10):
-                while look.poll(0) and (self._most is None or connections.statistics().running < self._most):
-                    self._spawn(connections, [listener.sock.accept()])
+            with scheduler.timeout(LAST_ACCEPTS):
+                while self._most is None or connections.statistics().running < self._most:
+                    if look.poll(0):
+                        self._spawn(connections, [listener.sock.accept()])
+                        last = False
+                    elif last:
+                        return
+                    else:
+                        scheduler.sleep_relative(LAST_LOOK)
+                        last = True
         except (TimeoutError, OSError, GroupError, LoopError):
             return  # it went away, or we must
 

@@ -7,6 +7,12 @@ for the lookup of a name.
 A UNIX socket's file outlives its process, and bind(2) refuses a path that exists.  Only a socket to which nobody
 listens is replaced: connect(2) to it answers ECONNREFUSED.  A file is removed at the end only by the process that made
 it, and only while it is still the same file.
+
+Closing a listening socket resets what the kernel has accepted for it and nobody has asked for, and what becomes so
+between the last accept(2) and close(2).  So a socket is first made to refuse: a filter of the kernel's (SO_ATTACH_FILTER
+in socket(7)) drops segments that ask for a connection, and nothing else, so that handshakes that have begun are
+completed.  Such a client repeats its SYN after a second (RFC 6298 2), when it is refused, or finds the next server.
+Rejected: listen(fd, 0) alone, which still lets one connection in, and drops the last segment of other handshakes.
 """
 
 from __future__ import annotations
@@ -14,6 +20,9 @@ from __future__ import annotations
 import _socket
 import os
 import stat
+import struct
+import sys
+from array import array
 from typing import Any
 
 from coro import oserrors
@@ -32,22 +41,66 @@ _INET, _INET6, _UNIX = int(AF.INET), int(AF.INET6), int(AF.UNIX)
 PORT_TRIES = 20
 
 
+#: Not in the socket module.  Other architectures have other numbers than these.
+_ATTACH_FILTER = 26 if sys.platform == "linux" and os.uname().machine not in ("sparc64", "parisc", "parisc64") else None
+#: Drops a segment with SYN and without ACK. The byte of the flags is the 13th of TCP's header (RFC 9293 3.1), where the
+#: kernel begins to count; the flags are 2 and 16.
+_NO_SYN = struct.pack(
+    "HBBI" * 5,
+    *(0x30, 0, 0, 13),  # load the byte
+    *(0x54, 0, 0, 0x12),  # and with both flags
+    *(0x15, 0, 1, 0x02),  # if it is SYN alone, go on, else over one
+    *(0x06, 0, 0, 0),  # drop it
+    *(0x06, 0, 0, 0xFFFFFFFF),  # take all of it
+)
+
+
 class Listener:
     """A listening sock, and what there is to do when it is no longer needed."""
 
-    __slots__ = ("_file", "ours", "sock")
+    __slots__ = ("_file", "_maker", "ours", "sock")
 
-    def __init__(self, s: sock, ours: bool, file: tuple[str | bytes, int, int, int] | None = None) -> None:
+    def __init__(
+        self, s: sock, ours: bool, file: tuple[str | bytes, int, int, int] | None = None, made: bool = False
+    ) -> None:
         self.sock = s
         #: Whether close() closes it.
         self.ours = ours
         self._file = file  # path, device, inode, process
+        self._maker = os.getpid() if made else 0
+
+    def refuse(self) -> None:
+        """Let no further connections in; those that the kernel has, or is just making, can still be accepted.
+
+        That holds for the socket, in whichever processes it is; so it does nothing unless this process has made it. A
+        socket that somebody has given us goes on in other hands.
+        """
+        if self._maker != os.getpid() or self.sock.closed:
+            return
+        self._remove_file()
+        if self.sock.domain == _UNIX:
+            return
+        try:
+            if _ATTACH_FILTER is not None:
+                program = array("B", _NO_SYN)
+                at, size = program.buffer_info()
+                self.sock.setsockopt(SOL.SOCKET, _ATTACH_FILTER, struct.pack("HP", size // 8, at))
+                return
+        except OSError:
+            pass  # a kernel without filters
+        try:
+            self.sock.listen(0)
+        except OSError:
+            return  # it does not listen: a port that is held for others
 
     def close(self) -> None:
         """Close the socket, and remove its file if it is a UNIX socket that we bound; nothing if it is not ours."""
         if not self.ours:
             return
         self.sock.close()
+        self._remove_file()
+
+    def _remove_file(self) -> None:
         file, self._file = self._file, None
         if file is None or file[3] != os.getpid():
             return
@@ -107,9 +160,9 @@ def _unix(path: Any, backlog: int) -> Listener:
             s.bind(path)
         s.listen(backlog)
         if name[0] == 0:
-            return Listener(s, True)
+            return Listener(s, True, made=True)
         made = os.stat(name)
-        return Listener(s, True, (os.path.abspath(name), made.st_dev, made.st_ino, os.getpid()))
+        return Listener(s, True, (os.path.abspath(name), made.st_dev, made.st_ino, os.getpid()), made=True)
     except OSError as e:
         s.close()
         raise _cannot(path, e) from None
@@ -192,15 +245,15 @@ def _host_and_port(address: tuple[Any, ...], backlog: int, reuse_port: bool, nod
     options = (backlog, reuse_port, nodelay)
     if host:
         wanted = [(family, (name, *address[1:])) for family, name in _hosts(host)]
-        return [Listener(s, True) for s in _same_port(wanted, options)]
+        return [Listener(s, True, made=True) for s in _same_port(wanted, options)]
     if not has_ipv6():
-        return [Listener(_tcp(_INET, ("0.0.0.0", port), *options, True), True)]
+        return [Listener(_tcp(_INET, ("0.0.0.0", port), *options, True), True, made=True)]
     try:
-        return [Listener(_tcp(_INET6, ("::", port), *options, False), True)]
+        return [Listener(_tcp(_INET6, ("::", port), *options, False), True, made=True)]
     except (oserrors.EINVAL, oserrors.ENOPROTOOPT, oserrors.EADDRNOTAVAIL, oserrors.EAFNOSUPPORT):
         # a system that keeps the families apart, or IPv6 switched off
         wanted = [(_INET, ("0.0.0.0", port)), (_INET6, ("::", port))]
-        return [Listener(s, True) for s in _same_port(wanted, options)]
+        return [Listener(s, True, made=True) for s in _same_port(wanted, options)]
 
 
 def _same_port(wanted: list[tuple[int, Any]], options: tuple[int, bool, bool]) -> list[sock]:

@@ -415,7 +415,9 @@ class Prefork:
         if not self._stopping:
             self._stopping = True
             self._reloading = None
-            self._close_listeners()  # refused are connections from when the last worker has closed its copy, too
+            for listener in self._listeners:
+                listener.refuse()  # before the workers accept what is left, and close their copies
+            self._close_listeners()
             self._say("stopping", None, self._given_up)
         now = time.monotonic()
         for child in self._children.values():
