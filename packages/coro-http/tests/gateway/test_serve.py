@@ -6,6 +6,8 @@ import os
 import random
 import re
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -14,6 +16,7 @@ import time
 import urllib.request
 from http.client import HTTPConnection, HTTPException
 
+import client_tls
 import pytest
 
 from coro.http import _cli_serve
@@ -44,6 +47,23 @@ APPS = """
     app = http.App()
     nothing = 7
     VERSION = 1
+"""
+
+#: For localhost as well, from 2020 to 2119; a key of tests.
+OTHER_CERTIFICATE = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgCcQ3ixQR0761Pm2O
+DWZui1RzLe8sJV4wAYy+DWJr+0+hRANCAAQQeI7xD7QC4oGwPwp872tK08zIb4qi
+zrfXdvNaI91dNf8jTwT91+9DQET532+pQxAuYQiG01yQMQUv4yLcso9x
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBFjCBvaADAgECAgECMAoGCCqGSM49BAMCMBQxEjAQBgNVBAMMCWxvY2FsaG9z
+dDAgFw0yMDAxMDEwMDAwMDBaGA8yMTE5MTIzMTAwMDAwMFowFDESMBAGA1UEAwwJ
+bG9jYWxob3N0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEHiO8Q+0AuKBsD8K
+fO9rStPMyG+Kos6313bzWiPdXTX/I08E/dfvQ0BE+d9vqUMQLmEIhtNckDEFL+Mi
+3LKPcTAKBggqhkjOPQQDAgNIADBFAiEA2yoh1qw2h3aNTOjPrN8oX/W9pNDbEtc8
+q7hPjNtOyHoCICyYujajnmbR+00ShcPPTYcpqef9TnfuCYwD445q8lwo
+-----END CERTIFICATE-----
 """
 
 
@@ -101,7 +121,7 @@ class Program:
             line = self.process.stderr.readline()
             assert line, self.said
             self.said += line
-            found = re.search(r"on (http://[^, ]+)", line)
+            found = re.search(r"on (https?://[^, ]+)", line)
             self.url = found[1] if found else ""
 
     def get(self):
@@ -123,7 +143,7 @@ class Program:
 
 
 @pytest.mark.slow
-def test_one_process(folder):
+def test_one_worker(folder):
     for app, kind, answer in (("served_apps:wsgi", "WSGI", " 1"), ("served_apps:asgi", "ASGI", "asgi"),
                               ("served_apps:plain", "handler", "plain")):  # fmt: skip
         with Program(folder, app) as program:
@@ -154,9 +174,10 @@ def test_reload(folder):
 
 
 @pytest.mark.slow
-def test_replacing_workers_loses_no_request(folder):
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_replacing_workers_loses_no_request(folder, workers):
     """SIGHUP three times while clients send: on connections that stay open, and on a new one for each request."""
-    with Program(folder, "served_apps:wsgi", "--workers", "2", "--access-log", "off") as program:
+    with Program(folder, "served_apps:wsgi", "--workers", workers, "--access-log", "off") as program:
         host, port = re.fullmatch(r"http://([^:]+):(\d+)/?", program.url).groups()
         answered, failed, stop = [], [], threading.Event()
 
@@ -181,7 +202,7 @@ def test_replacing_workers_loses_no_request(folder):
             for _ in range(3):
                 program.process.send_signal(signal.SIGHUP)
                 deadline = time.monotonic() + 60
-                while len(set(answered) - seen) < 2 and not failed:
+                while len(set(answered) - seen) < int(workers) and not failed:
                     assert time.monotonic() < deadline
                     time.sleep(0.01)
                 seen |= set(answered)
@@ -191,6 +212,123 @@ def test_replacing_workers_loses_no_request(folder):
                 client.join()
         assert not failed
     assert program.process.returncode == 0, program.said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("app", ["served_apps:wsgi", "served_apps:asgi"])
+def test_the_end_loses_no_request(folder, app):
+    """SIGTERM while clients send: who is connected is answered, who is not is refused. CORO_HTTP_ENDS: how often."""
+    for _ in range(int(os.environ.get("CORO_HTTP_ENDS", "1"))):
+        with Program(folder, app, "--workers", "2", "--access-log", "off") as program:
+            host, port = re.fullmatch(r"http://([^:]+):(\d+)/?", program.url).groups()
+            answered, lost = [], []
+
+            def ask(conn, path):
+                conn.request("GET", "/", headers={} if path else {"Connection": "close"})
+                answer = conn.getresponse()
+                assert answer.status == 200 and answer.read()
+                answered.append(1)
+
+            def send(keep_alive):
+                while True:
+                    conn = HTTPConnection(host, int(port), timeout=60)
+                    try:
+                        conn.connect()
+                    except ConnectionRefusedError:
+                        return
+                    try:
+                        ask(conn, keep_alive)
+                        while conn.sock is not None:
+                            ask(conn, keep_alive)
+                    except Exception as e:
+                        lost.append(repr(e))
+                    finally:
+                        conn.close()
+
+            clients = [threading.Thread(target=send, args=(number % 2 == 0,)) for number in range(8)]
+            for client in clients:
+                client.start()
+            deadline = time.monotonic() + 60
+            while len(answered) < 200:
+                assert time.monotonic() < deadline and not lost
+                time.sleep(0.001)
+            program.process.send_signal(signal.SIGTERM)
+            for client in clients:
+                client.join()
+            assert program.process.wait(60) == 0
+        print(f"{len(answered)} answered")
+        assert lost == []
+
+
+@pytest.mark.slow
+def test_an_application_that_cannot_start_ends_the_program(folder):
+    """Once, with what it says; in a reload, the workers that are there go on."""
+    (folder / "broken.py").write_text("import os\n1 / int(os.environ.get('DIVISOR', '0'))\n" + textwrap.dedent(APPS))
+    for workers in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "coro.http", "serve", "broken:wsgi", "--app-dir", str(folder), "-b", "127.0.0.1:0",
+             "--workers", workers],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert 1 <= done.stderr.count("ZeroDivisionError: division by zero") <= int(workers)
+        assert "LoopError" not in done.stderr and "failed" not in done.stderr
+    with Program(folder, "served_apps:wsgi", "--access-log", "off") as program:
+        before = program.get()
+        (folder / "served_apps.py").write_text("1 / 0\n")
+        program.process.send_signal(signal.SIGHUP)
+        while "reload failed" not in program.said:
+            program.said += program.process.stderr.readline()
+        assert program.get() == before
+    assert program.process.returncode == 0, program.said
+
+
+@pytest.mark.slow
+def test_a_reload_brings_in_a_new_certificate(folder):
+    def serial():
+        with socket.create_connection((host, int(port)), timeout=60) as conn:
+            with ssl._create_unverified_context().wrap_socket(conn) as stream:
+                return stream.getpeercert(binary_form=True)
+
+    chain = folder / "chain.pem"
+    chain.write_text(client_tls.CERTIFICATE)
+    with Program(folder, "served_apps:wsgi", "--cert", str(chain), "--access-log", "off") as program:
+        host, port = re.fullmatch(r"https://([^:]+):(\d+)/?", program.url).groups()
+        before = serial()
+        chain.write_text("broken")
+        program.process.send_signal(signal.SIGHUP)
+        while "reload failed" not in program.said:
+            program.said += program.process.stderr.readline()
+        assert "the certificate" in program.said and serial() == before
+        chain.write_text(OTHER_CERTIFICATE)
+        program.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60
+        while serial() == before:
+            assert time.monotonic() < deadline
+    assert program.process.returncode == 0, program.said
+
+
+@pytest.mark.slow
+def test_the_end_of_a_terminal_is_no_reload(folder):
+    """SIGHUP comes from the kernel then, and nobody is left to stop the program."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+         "os.execv(sys.executable, [sys.executable, '-m', 'coro.http', 'serve', 'served_apps:wsgi', '-b', "
+         "'127.0.0.1:0'])"],
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        said = b""
+        while b"Ctrl-C stops it" not in said:
+            said += os.read(ours, 1000)
+        os.close(ours)
+        assert process.wait(60) == 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 @pytest.mark.slow

@@ -104,9 +104,10 @@ class Worker:
             return
         self._told = True
         self.stopping.set()
-        for server in servers._running():
-            scheduler.spawn(server.drain, self.drain_timeout, thread_name="drain", daemon=True)
-        scheduler.spawn(self._last_resort, thread_name="end of the worker", daemon=True)
+        with contextlib.suppress(LoopError):  # the function has returned, and the loop is ending already
+            for server in servers._running():
+                scheduler.spawn(server.drain, self.drain_timeout, thread_name="drain", daemon=True)
+            scheduler.spawn(self._last_resort, thread_name="end of the worker", daemon=True)
 
     def _last_resort(self) -> None:
         scheduler.sleep_relative(self.drain_timeout + KILL_GRACE / 3)

@@ -1,9 +1,11 @@
 """``python -m coro.http serve module:app``: a WSGI or ASGI application, or a handler of this package, in production or
 while it is written.
 
-One worker without ``--reload`` and ``--max-requests`` is this process. Otherwise this process supervises
-(`coro.prefork`) and each worker imports the application itself: so ``--reload`` and SIGHUP bring in new code, one
-worker after the other, without a lost connection.
+This process supervises (`coro.prefork`), and each worker, the only one, too, imports the application itself: so
+``--reload`` and SIGHUP bring in new code and new certificates, one worker after the other, without a lost connection,
+and under the same process number. A worker that cannot even start ends the program with what it has said; in a reload
+the old ones go on. Rejected: one worker in this process, which SIGHUP could only end, or have without service while it
+finishes.
 
 WSGI applications and handlers run with coro's thread emulation, which makes `time.sleep`, sockets and database drivers
 in Python wait as threads of coro do; ``--no-emulation`` leaves it out. ASGI applications have asyncio instead.
@@ -32,6 +34,8 @@ from coro.http.exceptions import LifespanError
 
 __all__ = ["add_arguments", "run"]
 
+#: Seconds for a worker to import the application and start it: some load models of gigabytes.
+START_TIMEOUT = 600.0
 #: A worker that ends sooner looks like a failure to its supervisor.
 SHORTEST_LIFE = 1.5
 #: Seconds in which changes of several files count as one.
@@ -108,32 +112,62 @@ def run(args: argparse.Namespace) -> int:
         raise SystemExit(str(e)) from None
     if args.workers < 0 or args.max_requests < 0:
         raise SystemExit("expected numbers of at least 0 as --workers and --max-requests")
-    args.tls = _tls(args)
     args.log = _log(args.access_log)
-    supervised = args.workers != 1 or args.reload or args.max_requests
     try:
-        if not supervised:
-            coro.run(_alone, args, addresses)
-            return 0
-        # A mistake in the name is found here, and not in each worker again and again.
+        _tls(args)  # each worker does so itself, with what the files hold then; mistakes are told before
         if not args.reload:
-            _in_a_child(args)
-        coro.prefork(
-            args.workers or None, lambda worker: _work(worker, args), addresses, drain_timeout=args.drain_timeout
-        )
+            _find_module(args)
+        return _supervise(args, addresses)
     except LoadError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
-    except (OSError, LifespanError, coro.prefork.PreforkError) as e:
+    except (OSError, coro.prefork.PreforkError) as e:
         print(f"error: {e}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
 
 
-def _in_a_child(args: argparse.Namespace) -> None:
-    """Whether the module exists, without importing the application in this process."""
+def _supervise(args: argparse.Namespace, addresses: Any) -> int:
+    """Run the workers; returns the exit code."""
+    has_begun = has_failed = False
+    on_terminal = not _has_hung_up()
+
+    def note(event: Any) -> None:
+        nonlocal has_begun, has_failed
+        if event.kind == "ready":
+            has_begun = True
+        elif event.kind == "failed" and event.pid is not None and not has_begun:
+            has_failed = True  # it has said why, and the next one would say the same
+            supervisor.stop()
+        elif event.kind == "reloading" and on_terminal and _has_hung_up():
+            supervisor.stop()  # the SIGHUP of a terminal that was closed
+        elif event.kind in ("failed", "killed", "reload failed"):
+            process = "" if event.pid is None else f" (process {event.pid})"
+            who = "" if event.worker is None else f"worker {event.worker}{process} "
+            print(f"{time.ctime()} {who}{event.kind}: {event.detail}", file=sys.stderr, flush=True)
+
+    supervisor = coro.prefork.Prefork(
+        args.workers or None,
+        lambda worker: _work(worker, args),
+        addresses,
+        drain_timeout=args.drain_timeout,
+        start_timeout=START_TIMEOUT,
+        on_event=note,
+    )
+    supervisor.run()
+    return 1 if has_failed else 0
+
+
+def _has_hung_up() -> bool:
+    """Whether stderr is no terminal, or none any more."""
+    try:
+        os.tcgetpgrp(2)
+    except OSError:
+        return True
+    return False
+
+
+def _find_module(args: argparse.Namespace) -> None:
+    """LoadError unless the module exists. The application is not imported in this process."""
     from importlib.util import find_spec
 
     folder = os.path.abspath(args.app_dir or ".")
@@ -150,7 +184,7 @@ def _in_a_child(args: argparse.Namespace) -> None:
 
 def _tls(args: argparse.Namespace) -> Any:
     if args.key and not args.cert:
-        raise SystemExit("--key needs --cert, the certificate that it belongs to")
+        raise LoadError("--key needs --cert, the certificate that it belongs to")
     if not args.cert:
         return None
     import ssl
@@ -159,7 +193,7 @@ def _tls(args: argparse.Namespace) -> Any:
     try:
         context.load_cert_chain(args.cert, args.key)
     except (OSError, ssl.SSLError) as e:
-        raise SystemExit(f"the certificate {args.cert} cannot be used: {e}") from None
+        raise LoadError(f"the certificate {args.cert} cannot be used: {e}") from None
     return context
 
 
@@ -204,7 +238,7 @@ def _say(args: argparse.Namespace, interface: str, addresses: list[Any]) -> None
     places = ", ".join(_place(address, args.tls is not None) for address in addresses)
     names = {"wsgi": "WSGI", "asgi": "ASGI", "http": "handler"}
     workers = args.workers or len(os.sched_getaffinity(0))
-    processes = f"{workers} worker{'s' if workers > 1 else ''}" if args.workers != 1 else f"process {os.getpid()}"
+    processes = f"{workers} worker{'s' if workers > 1 else ''}" if args.workers != 1 else f"process {os.getppid()}"
     extras = ", reloads on changes" if args.reload else ""
     print(
         f"coro-http {__version__}: {args.app} ({names[interface]}) on {places}, {processes}{extras}, "
@@ -253,21 +287,8 @@ def _serving(args: argparse.Namespace, handler: Any, addresses: Any) -> Iterator
         yield made
 
 
-def _alone(args: argparse.Namespace, addresses: list[Any]) -> None:
-    interface, handler = _built(args)
-    with _serving(args, handler, addresses) as made:
-        _say(args, interface, made.addresses)
-
-        def stop(signum: int) -> None:
-            coro.spawn(made.drain, thread_name=f"drain after signal {signum}", daemon=True)
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            coro.signal_handler.register(number, stop)
-        made.wait()
-
-
 def _work(worker: Any, args: argparse.Namespace) -> None:
-    """A worker process, from its fork to its end."""
+    """A worker process, from its fork to its end. What ends it too early is said here, and the exit status is 1."""
     # Ctrl-C reaches all processes of a terminal; the supervisor tells its workers in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     began = time.monotonic()
@@ -276,27 +297,40 @@ def _work(worker: Any, args: argparse.Namespace) -> None:
         sys.dont_write_bytecode = True
         coro.spawn(_watch, args, thread_name="watch over the sources", daemon=True)
     try:
+        args.tls = _tls(args)
         interface, handler = _built(args)
-    except Exception:
+    except Exception as e:
+        _tell(e)
         if not args.reload:
-            raise
-        traceback.print_exc()
+            raise SystemExit(1) from None
         print("waiting for a change of the sources", file=sys.stderr, flush=True)
         worker.ready()
         worker.stopping.wait()
         return
     if args.max_requests:
         handler = _Counted(handler, args.max_requests)
-    with _serving(args, handler, worker.listeners) as made:
-        if worker.index == 0:
-            _say(args, interface, made.addresses)
-        if args.max_requests:
-            handler.full = lambda: coro.spawn(made.drain, thread_name="end after many requests", daemon=True)
-        made.wait()
+    try:
+        with _serving(args, handler, worker.listeners) as made:
+            if worker.index == 0:
+                _say(args, interface, made.addresses)
+            if args.max_requests:
+                handler.full = lambda: coro.spawn(made.drain, thread_name="end after many requests", daemon=True)
+            made.wait()
+    except Exception as e:
+        _tell(e)
+        raise SystemExit(1) from None
     rest = SHORTEST_LIFE - (time.monotonic() - began)
     if rest > 0 and not worker.stopping.is_set():
         with contextlib.suppress(coro.TimeoutError):
             worker.stopping.wait(rest)
+
+
+def _tell(error: Exception) -> None:
+    """Say what ended a worker: in a line if that is all there is to know."""
+    if isinstance(error, (LoadError, LifespanError)):
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    else:
+        traceback.print_exception(error)
 
 
 class _Counted:
