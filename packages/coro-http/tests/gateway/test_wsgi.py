@@ -256,15 +256,19 @@ def test_mistakes_of_an_application():
         start_response("OK", TEXT)
         return []
 
-    def hop_by_hop(environ, start_response):
-        start_response("200 OK", [("Transfer-Encoding", "chunked")])
-        return []
-
     def splits(environ, start_response):
         start_response("200 OK", [("X", "a\r\nSet-Cookie: evil=1")])
         return [b""]
 
-    for app in (fails, silent, twice, not_bytes, wrong_status, hop_by_hop, splits):
+    def exits(environ, start_response):
+        sys.exit("secret")
+
+    def exits_late(environ, start_response):
+        start_response("200 OK", TEXT)
+        yield b""
+        sys.exit("secret")
+
+    for app in (fails, silent, twice, not_bytes, wrong_status, splits, exits, exits_late):
         status, headers, body = get(app)
         assert status == 500, app
         assert b"secret" not in body
@@ -281,6 +285,23 @@ def test_mistakes_of_an_application():
     assert get(replaced)[0] == 503
     with pytest.raises(TypeError):
         WSGIHandler("app")
+
+
+@in_loop
+@pytest.mark.parametrize("name", ["Connection", "Transfer-Encoding", "Keep-Alive", "TE", "Trailer", "Upgrade"])
+def test_fields_of_the_connection_are_left_out(name):
+    """A view that passes on what another server has answered sends them, PEP 3333 or not; the connection is ours."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [("X-Before", "1"), (name, "chunked"), ("Content-Length", "2"), ("X-Behind", "2")])
+        return [b"ok"]
+
+    with serving(WSGIHandler(app)) as server:
+        answers = messages(talk(server, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n" * 2))
+    assert [(status, body) for status, _, body in answers] == [(200, b"ok")] * 2
+    for _, fields, _ in answers:
+        assert name.lower() not in fields
+        assert (fields["x-before"], fields["x-behind"]) == (["1"], ["2"])
 
 
 @in_loop

@@ -585,7 +585,7 @@ cdef class connection:
                     r.over()
                 raise
             self.fault(r, e)
-        except Exception as e:
+        except (Exception, SystemExit) as e:    # (a handler that exits ends nothing but its own request)
             self.fault(r, e)
         except BaseException:
             self.h1.must_close = True
@@ -1113,6 +1113,10 @@ cdef class http_request:
         if self.added is None:
             self.added = []
         self.added.append((name, value))
+
+    def _drop_added(self):
+        """The server's, for an answer after one of the fields was found impossible."""
+        self.added = self.replies = None
 
     cdef int put_date(self) except -1:
         return tell_date()

@@ -9,6 +9,7 @@ Cost: one more thread per server, which ends what is late.
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,7 +20,8 @@ import coro
 from coro.exceptions import LoopError, SimultaneousError
 from coro.http import h1
 from coro.http._connection import LOG, LOG_HANDLERS, Registry, connection, http_request
-from coro.http.exceptions import HTTPException, RemoteError
+from coro.http.exceptions import HTTPException, LocalError, RemoteError
+from coro.http.routing import App
 from coro.http.routing import answer as answer_value
 
 __all__ = ["serve", "server"]
@@ -28,6 +30,8 @@ __all__ = ["serve", "server"]
 HANDSHAKE_TIMEOUT = 10.0
 #: Seconds in which an idle connection may still send a request after the server began to end.
 LINGER_IDLE = 1.0
+#: Characters of the field Accept that are looked at.
+MAX_ACCEPT = 1000
 #: Seconds between attempts of the classic ``start`` to get an address.
 RETRY_PAUSE = 1.0
 
@@ -147,6 +151,7 @@ class server:
             from coro.http.forwarded import Trusted
 
             self._trusted = Trusted(trusted_proxies, trusted_headers)
+        self._json_errors = isinstance(handler, App)
         routes = getattr(handler, "fixed_routes", {}) if self._trusted is None else {}
         if isinstance(access_log, str):
             from coro.http.access_log import to_stderr
@@ -231,8 +236,17 @@ class server:
                 LOG_HANDLERS("the handler returned None and sent nothing; return '' for an empty answer", repr(request))
             else:
                 LOG_HANDLERS.failure(e, "error", repr(request))
-        body = b"" if status in (204, 304) else f"{detail}\n".encode()
-        request.respond(status, [*headers, ("content-type", "text/plain; charset=utf-8")], body)
+        wants_json = self._json_errors and _prefers_json(request)
+        try:
+            _respond(request, status, detail, headers, wants_json)
+        except LocalError as impossible:
+            if request.started:
+                raise
+            # A field that was added to the answer, or that came with the exception. Without them, there is an answer.
+            if not isinstance(e, LocalError) and self.registry.may_log():
+                LOG_HANDLERS.failure(impossible, "error", repr(request))
+            request._drop_added()
+            _respond(request, 500, h1.phrase(500), [], wants_json)
 
     # -- life
 
@@ -386,6 +400,50 @@ class server:
     def log(self, *data: Any) -> None:
         """Log ``data`` with the server's address before it."""
         LOG(str(self.addr), *data)
+
+
+def _respond(
+    request: http_request, status: int, detail: str, headers: list[tuple[Any, Any]], in_json: bool
+) -> None:
+    """Answer with an error: a line of text, or problem details (RFC 9457)."""
+    if status in (204, 304):
+        kind, body = "text/plain; charset=utf-8", b""
+    elif in_json:
+        problem = {"title": h1.phrase(status), "status": status, "detail": detail}
+        kind, body = "application/problem+json", json.dumps(problem, ensure_ascii=False).encode()
+    else:
+        kind, body = "text/plain; charset=utf-8", f"{detail}\n".encode()
+    request.respond(status, [*headers, ("content-type", kind)], body)
+
+
+def _prefers_json(request: http_request) -> bool:
+    """Whether the client names JSON in Accept (RFC 9110 12.5.1), and nothing that people read at least as much. A
+    client that takes everything and has sent JSON takes JSON."""
+    best = {True: 0.0, False: 0.0}
+    for part in (request.headers.get("accept") or "")[:MAX_ACCEPT].split(","):
+        kind, _, parameters = part.partition(";")
+        kind = kind.strip().lower()
+        is_json = _is_json(kind)
+        if is_json or kind.startswith("text/") or kind == "application/xhtml+xml":
+            best[is_json] = max(best[is_json], _quality(parameters))
+    if not best[True] and not best[False]:
+        return _is_json((request.headers.get("content-type") or "").partition(";")[0].strip().lower())
+    return best[True] > best[False]
+
+
+def _is_json(kind: str) -> bool:
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def _quality(parameters: str) -> float:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
 
 
 def _tls_context(given: Any) -> Any:

@@ -184,6 +184,7 @@ cdef class _Answer:
     def __call__(self, status, headers, exc_info=None):
         cdef Py_ssize_t n
         cdef int64_t length
+        cdef bint has_hops = False
         if exc_info is not None:
             try:
                 if self.begun:
@@ -217,13 +218,15 @@ cdef class _Answer:
             elif (n < 8 or n == 10 or n > 15) and n < 19:
                 lower = name.lower()
                 if lower in HOP_BY_HOP:
-                    self.status = 0
-                    raise ValueError(
-                        f"the header {name} belongs to the connection, which is the server's (PEP 3333)")
-                if lower == "date":
+                    has_hops = True
+                elif lower == "date":
                     self.kinds |= WITH_DATE
                 elif lower == "server":
                     self.kinds |= WITH_SERVER
+        if has_hops:
+            # PEP 3333 forbids them, and applications that pass on what another server has answered send them all the
+            # same; this connection is not theirs.
+            self.headers = [pair for pair in self.headers if pair[0].lower() not in HOP_BY_HOP]
         return self.write
 
     cdef int take_status(self, object status) except -1:

@@ -18,6 +18,7 @@ from io import BytesIO, StringIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from coro.http._client.charsets import charset_of
 from coro.http._client.fast import ResponseState
 from coro.http._client.fields import Headers
 from coro.http._client.multipart import Body
@@ -219,9 +220,10 @@ class Response(ResponseState):
 
     @property
     def encoding(self) -> str:
-        """How ``text`` decodes: the charset that the content type names if Python knows it, else UTF-8."""
+        """How ``text`` decodes: the charset that the content type names, if it is one of texts on the web, else
+        UTF-8. Set it to use another codec of Python's."""
         if self._encoding is None:
-            self._encoding = _charset(self.headers.get("content-type", ""))
+            self._encoding = charset_of(self.headers.get("content-type", ""))
         return str(self._encoding)
 
     @encoding.setter
@@ -350,20 +352,6 @@ class Response(ResponseState):
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _charset(content_type: str) -> str:
-    for part in content_type.split(";")[1:]:
-        name, _, value = part.partition("=")
-        if name.strip().lower() == "charset":
-            value = value.strip().strip("\"'")
-            try:
-                info = codecs.lookup(value)
-                # "hex", "zip" and their like are codecs of Python but no encodings of text.
-                return value if getattr(info, "_is_text_encoding", True) else "utf-8"
-            except (LookupError, ValueError):
-                break
-    return "utf-8"
 
 
 def _resized(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
