@@ -75,10 +75,14 @@ def stack_string(f: FrameType | None = None) -> str:
         raise TypeError(f"expected a frame, got {type(f).__name__}; sys._getframe() gives your own")
     parts = []
     while frame is not None:
-        code = frame.f_code
-        parts.append(_text((_short(code.co_filename), code.co_name, frame.f_lineno)))
+        parts.append(_place_of(frame))
         frame = frame.f_back
     return " ".join(parts)
+
+
+def _place_of(frame: FrameType) -> str:
+    code = frame.f_code
+    return _text((_short(code.co_filename), code.co_name, frame.f_lineno))
 
 
 def traceback_string(t: Any = None, v: Any = None, tb: TracebackType | None = None) -> str:

@@ -301,4 +301,24 @@ coro.set_latency_warning(1)
 coro.run(guilty)
 """
     )
-    assert re.search(r"High Latency: \(\d+\.\d{3}s\) for <coro thread 1 'guilty' .* guilty\|", outcome.err)
+    assert re.search(r"High Latency: \(\d+\.\d{3}s\) for <coro thread 1 'guilty' .* \[\S+ guilty\|\d+\]\n", outcome.err)
+
+
+def test_the_latency_warning_names_one_place_however_deep_it_is():
+    """And the program's own one where it waits in this library."""
+    outcome = program(
+        START
+        + """
+def deep(n):
+    if n:
+        return deep(n - 1)
+    spin(0.25)
+    with coro.group() as g:
+        g.spawn(coro.yield_slice)
+
+coro.set_latency_warning(1)
+coro.run(deep, 100)
+"""
+    )
+    (line,) = [line for line in outcome.err.splitlines() if "'deep'" in line]
+    assert line.count("[") <= 2 and " deep|" in line.rpartition("[")[2]

@@ -284,6 +284,19 @@ def test_an_application_that_cannot_start_ends_the_program(folder):
 
 
 @pytest.mark.slow
+def test_an_import_that_takes_its_time_is_no_warning(folder):
+    """The first line is the one that says what is served where; later on, the warning is there."""
+    (folder / "slow_app.py").write_text(
+        "import time\ntime.sleep(0.3)\nEND = time.monotonic() + 0.3\nwhile time.monotonic() < END: pass\n"
+        "def app(request):\n    END = time.monotonic() + 0.3\n    while time.monotonic() < END: pass\n    return 'x'\n"
+    )
+    with Program(folder, "slow_app:app") as program:
+        assert program.said.startswith("coro-http ") and program.said.count("\n") == 1
+        assert program.get() == "x"
+    assert "High Latency" in program.said
+
+
+@pytest.mark.slow
 def test_a_reload_brings_in_a_new_certificate(folder):
     def serial():
         with socket.create_connection((host, int(port)), timeout=60) as conn:

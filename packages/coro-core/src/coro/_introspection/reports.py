@@ -64,6 +64,10 @@ def where_all() -> dict[int, tuple[str, Any, str]]:
     return found
 
 
+#: How the names of files begin that are not the program's: those of this library, and of the import system.
+_NOT_THE_PROGRAM = (os.path.dirname(os.path.dirname(__file__)) + os.sep, "<frozen ")
+
+
 def deadlock(log_only: bool) -> DeadlockError | None:
     """Word the report of a deadlock; log it, or return it as the exception to raise."""
     graph = wait_graph()
@@ -86,8 +90,13 @@ def deadlock(log_only: bool) -> DeadlockError | None:
 
 
 def latency(t: Any, seconds: float) -> None:
-    """Report a thread that held the CPU for long."""
-    write_stderr(f"{time.ctime()} High Latency: ({seconds:.3f}s) for {t!r} {where(t)}\n")
+    """Report a thread that held the CPU for long: in one line, with the place where it waits now, and the program's own
+    place that led there if that is another one."""
+    innermost = frame = t.get_frame()
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_PROGRAM):
+        frame = frame.f_back
+    places = [tb._place_of(f) for f in dict.fromkeys((innermost, frame)) if f is not None]
+    write_stderr(f"{time.ctime()} High Latency: ({seconds:.3f}s) for {t!r} {' '.join(places) or '[]'}\n")
 
 
 def report_refused() -> None:

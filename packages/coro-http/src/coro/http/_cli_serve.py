@@ -292,6 +292,8 @@ def _work(worker: Any, args: argparse.Namespace) -> None:
     # Ctrl-C reaches all processes of a terminal; the supervisor tells its workers in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     began = time.monotonic()
+    # An import takes its time, and there is nobody yet who waits for this thread.
+    latency = coro.set_latency_warning(0)
     if args.reload:
         # A cached module is told from a new source by second and size, and an edit may change neither.
         sys.dont_write_bytecode = True
@@ -311,6 +313,8 @@ def _work(worker: Any, args: argparse.Namespace) -> None:
         handler = _Counted(handler, args.max_requests)
     try:
         with _serving(args, handler, worker.listeners) as made:
+            coro.yield_slice()
+            coro.set_latency_warning(latency)
             if worker.index == 0:
                 _say(args, interface, made.addresses)
             if args.max_requests:
