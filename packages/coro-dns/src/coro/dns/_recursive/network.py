@@ -29,6 +29,9 @@ Address = tuple[str, int]
 EDNS_SIZE = 1232  # dnsflagday.net/2020: what passes every path unfragmented
 #: Seconds to wait for a server nothing is known of, at least, and at most.
 FIRST, LEAST, MOST = 0.4, 0.2, 3.0
+#: Each fourth try of a question goes over TCP: there are paths that lose all datagrams, or all long ones. It has time for
+#: a second SYN, which the kernel sends after a second. A connection after a truncated reply has `TCP_MOST` seconds.
+TCP_TURN, TCP_TRY, TCP_MOST = 4, 2.5, 4.0
 #: For so long a server that did not answer three times in a row is asked after all others only.
 DEAD = 60.0
 SERVERS = 20_000  # remembered
@@ -40,7 +43,11 @@ _system = random.SystemRandom()
 
 
 class BadReply(Exception):
-    """The server answered, but not in a way that helps."""
+    """The server did not answer in time (`silent`), or not in a way that helps."""
+
+    def __init__(self, text: str, silent: bool = False) -> None:
+        super().__init__(text)
+        self.silent = silent
 
 
 class ServerMemory:
@@ -63,9 +70,11 @@ class ServerMemory:
         """Did it not understand EDNS a short time ago?"""
         return self.no_edns_until > time.monotonic()
 
-    def limit(self) -> float:
-        """How long to wait for it, in seconds: as TCP does (RFC 6298), doubled with each failure."""
-        return min(max(self.rtt + 4 * self.variance, LEAST) * (1 << min(self.failures, 4)), MOST)
+    def limit(self, tries: int = 0) -> float:
+        """How long to wait for it, in seconds: as TCP does (RFC 6298), doubled with each try before for the same
+        question. Failures of other questions count for two of them at most: on a path that loses datagrams, a question
+        has to have time for many."""
+        return min(max(self.rtt + 4 * self.variance, LEAST) * (1 << min(max(tries, min(self.failures, 2)), 4)), MOST)
 
     def cost(self, now: float) -> float:
         """By this servers are put in order; a dead one is the last."""
@@ -136,31 +145,57 @@ class Network:
         return sorted(servers, key=lambda server: 0.0 if costs[server] <= best + 0.4 else costs[server])
 
     def ask(
-        self, server: Address, name: bytes, rtype: int, recurse: bool, limit: float, dnssec: bool = False
+        self,
+        server: Address,
+        name: bytes,
+        rtype: int,
+        recurse: bool,
+        limit: float,
+        dnssec: bool = False,
+        *,
+        tries: int = 0,
+        stream: bool = False,
     ) -> _wire.Message:
         """The server's reply. Raises BadReply if none comes in `limit` seconds at most (less if it is known to be
-        quick), or none that can be used; and coro.TimeoutError never."""
+        quick), or none that can be used; and coro.TimeoutError never. `tries`: how often this question has been sent to
+        the server before; the wait grows with it. `stream`: ask over TCP alone."""
         memory = self.memory(server)
-        with self.places:
+        began = time.monotonic()
+        try:
+            with coro.timeout(limit):
+                self.places.acquire()
+        except coro.TimeoutError:
+            raise BadReply(f"{self.most} other queries are open") from None
+        try:
+            limit -= time.monotonic() - began
             began = time.monotonic()
+            turn = tries % TCP_TURN == TCP_TURN - 1
+            stream = stream or turn
+            pause = TCP_TRY if stream else memory.limit(tries - tries // TCP_TURN)
+            how = name, rtype, recurse, min(limit, pause), dnssec
             try:
-                reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
+                if stream:
+                    reply = self._over_tcp(server, memory, *how)
+                else:
+                    reply = self._over_udp(server, memory, *how)
                 if reply.rcode in (1, 4) and not memory.no_edns and not reply.udp_size:
                     memory.no_edns_until = time.monotonic() + NO_EDNS_FOR  # RFC 6891, section 7: it may not know EDNS
-                    reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
+                    reply = self._over_udp(server, memory, *how)
                 if reply.rcode == BADCOOKIE:  # RFC 7873, section 5.3: once more with the one that came with it
-                    reply = self._over_udp(server, memory, name, rtype, recurse, min(limit, memory.limit()), dnssec)
+                    reply = self._over_udp(server, memory, *how)
                 if reply.truncated or reply.rcode == BADCOOKIE:
-                    reply = self._over_tcp(server, memory, name, rtype, recurse, limit, dnssec)
+                    reply = self._over_tcp(server, memory, name, rtype, recurse, min(limit, TCP_MOST), dnssec)
             except coro.TimeoutError:
-                if limit >= memory.limit():  # it had the time that it takes
+                if limit >= pause:  # it had the time that it takes
                     memory.failed()
-                raise BadReply("no reply in time") from None
+                raise BadReply("no reply in time", silent=True) from None
             except (OSError, ValueError, EOFError) as e:
-                memory.failed()
-                raise BadReply(str(e) or type(e).__name__) from e
+                memory.failed()  # though who has no TCP may still answer a datagram
+                raise BadReply(str(e) or type(e).__name__, silent=turn) from e
             memory.answered(time.monotonic() - began)
             return reply
+        finally:
+            self.places.release()
 
     def _query(
         self, memory: ServerMemory, name: bytes, rtype: int, recurse: bool, dnssec: bool

@@ -44,12 +44,15 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Recursor", "Work"]
 
 A, NS, CNAME, SOA, AAAA, DNAME, DS, RRSIG, NSEC, NSEC3 = 1, 2, 5, 6, 28, 39, 43, 46, 47, 50
-NXDOMAIN, SERVFAIL, REFUSED = 3, 2, 5
+NXDOMAIN, REFUSED, YXDOMAIN = 3, 5, 6
 IN = 1
 SIZES = {A: 4, AAAA: 16}
 ROOT = b"\0"
 
 RUNAWAY = 40  # datagrams for one question
+TRIES_MOST = 8  # at one server for one question, if it is silent
+TRIES_AGAIN = 3  # after another server's answer was wrong
+TRIES_MINIMISED = 3  # at all servers, for a name that is shorter than the question's
 GLUELESSNESS = 4  # servers of one delegation whose addresses are looked for
 TARGETS_MOST = 20  # and of all delegations of one question
 DEPTH_MOST = 5  # looking for the address of a server that serves the zone of a server ...
@@ -87,7 +90,7 @@ class Answer(NamedTuple):
 class Work:
     """What one question has cost."""
 
-    __slots__ = ("budget", "deadline", "sent", "stack", "targets")
+    __slots__ = ("budget", "deadline", "excluded", "sent", "stack", "targets")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
@@ -95,6 +98,8 @@ class Work:
         self.targets = 0
         self.stack: list[bytes] = []
         self.budget: Budget | None = None
+        #: Question -> servers whose answer to it was not signed as it has to be.
+        self.excluded: dict[bytes, set[Address | None]] = {}
 
     def left(self) -> float:
         """The seconds left."""
@@ -234,8 +239,10 @@ class Recursor:
             else:
                 name = self._through_dname(name, owner, _wire.lower(entry.data[0]), answer, left)
                 if not name:
-                    # YXDOMAIN: the new name would be too long (RFC 6672, 2.2)
-                    return Answer(6, answer, authority, stale, secure)
+                    # the new name would be too long (RFC 6672, section 2.2)
+                    return Answer(YXDOMAIN, answer, authority, stale, secure)
+                if rtype == CNAME:  # the alias was the question
+                    return Answer(0, answer, authority, stale, secure)
         raise DNS_Soft_Error(to_text(name), str(rtype), "", f"more than {CNAMES_MOST} aliases, one for the other")
 
     @staticmethod
@@ -376,8 +383,10 @@ class Recursor:
                 if known:
                     count += 1
                     continue
-            got = self._ask_zone(zone, asked, kind, forward, work)
-            if isinstance(got, Delegation):
+            got = self._ask_zone(zone, asked, kind, forward, work, asked != name)
+            if got is None:
+                minimised = MINIMISE_MOST  # servers that do not like names in between exist (RFC 9156, section 2.3)
+            elif isinstance(got, Delegation):
                 zone = got
                 count = max(labels(zone.zone) + 1, min(count, full))
             elif (asked == name and kind == rtype) or got.rtype == DNAME:
@@ -411,71 +420,158 @@ class Recursor:
                     for data in entry.data[:8]:
                         if len(data) in (4, 16) and self._may_ask(_text_of(data)):
                             found[_text_of(data), self.port] = None
-        return [server for server in found if self.lame.get((zone.zone, server), 0) < now]
+        return list(found)
 
     def _may_ask(self, host: str) -> bool:
         """May a server be asked at this address that came out of the network?"""
         return (self.ipv6 or ":" not in host) and (self.accept is None or self.accept(host))
 
-    def _ask_zone(self, zone: Delegation, name: bytes, rtype: int, forward: bool, work: Work) -> _Found | Delegation:
-        """Ask the servers of a zone, one after the other, until one helps."""
+    def _ask_zone(
+        self, zone: Delegation, name: bytes, rtype: int, forward: bool, work: Work, minimised: bool = False
+    ) -> _Found | Delegation | None:
+        """Ask the servers of a zone until one helps: each once, then those that were silent again, with growing pauses,
+        until there is no time left. None, which only a `minimised` name gives: the full name is to be asked."""
         tried: dict[Address, int] = {}
         errors: list[str] = []
         only_lame = True
-        looked = 0
+        looked = silent = 0
+        at_parent = False
+        spare: tuple[Address, _wire.Message] | None = None
+        excluded = work.excluded.get(key_of(name, rtype), ())
+        most = TRIES_AGAIN if excluded else TRIES_MOST
         while True:
-            servers = self._addresses(zone)
-            fresh = [s for s in servers if s not in tried]
-            again = [s for s in servers if tried.get(s) == 1 and self.network.memory(s).failures]
-            if fresh or (again and looked >= min(len(zone.names), GLUELESSNESS)):
-                some = fresh or again
-                server = some[0] if forward else self.network.in_order(some)[0]
-            elif self._find_server(zone, work, looked):
-                looked += 1
-                continue
-            else:
-                break
-            tried[server] = tried.get(server, 0) + 1
-            if len(tried) > NS_MOST:
+            servers = [server for server in self._addresses(zone) if server not in excluded]
+            server = self._next(zone, servers, tried, most, forward)
+            if server is None or server in tried or self._is_lame(zone, server):
+                if spare is not None:
+                    got = self._read(zone, name, rtype, spare[1], True)
+                    if got is not None:
+                        return got
+                    spare = None
+                if self._find_server(zone, work, looked):
+                    looked += 1
+                    continue
+                if not (at_parent or forward):
+                    at_parent = True
+                    if self._ask_parent(zone, work):
+                        continue
+            insist = server is None and bool(excluded) and None not in excluded
+            if insist:
+                # All have been asked and none was believed. If somebody forges datagrams, TCP shows what they say.
+                work.excluded[key_of(name, rtype)].add(None)
+                server = next((one for one in self._addresses(zone) if one in excluded), None)
+            if server is None or len(tried) >= NS_MOST and server not in tried:
                 break
             work.sent += 1
             if work.sent > self.work:
                 raise DNS_Runaway_Query_Error(to_text(name), str(rtype), server[0])
             if work.left() <= 0:
                 raise DNS_Soft_Error(to_text(name), str(rtype), server[0], "no time is left")
+            tries = tried.get(server, 0)
+            tried[server] = most
             try:
-                reply = self.network.ask(server, name, rtype, forward, work.left(), self.validator is not None)
+                reply = self.network.ask(
+                    server, name, rtype, forward, work.left(), self.validator is not None, tries=tries, stream=insist
+                )
             except BadReply as e:
                 only_lame = False
-                errors.append(f"{server[0]}: {e}")
+                if len(errors) < 8:
+                    errors.append(f"{server[0]}: {e}")
+                silent += 1
+                if not insist:  # a server that has refused a connection, say, gets one more chance
+                    tried[server] = tries + 1 if e.silent else max(tries + 1, most - 1)
+                if minimised and silent >= TRIES_MINIMISED:
+                    return None
                 continue
             if any(kind in SIZES and len(data) != SIZES[kind] for _, kind, _, _, data in reply.answer):
                 errors.append(f"{server[0]}: an address of a wrong length")
                 only_lame = False
-                tried[server] = 2
                 continue
-            if reply.rcode not in (0, NXDOMAIN):
+            if reply.rcode not in (0, NXDOMAIN) and (reply.rcode != YXDOMAIN or not reply.answer):
+                if minimised:
+                    return None
+                # It counts for this question: a server may refuse a type, and know all others.
                 errors.append(f"{server[0]}: response code {reply.rcode}")
                 only_lame = only_lame and reply.rcode == REFUSED
-                if reply.rcode == REFUSED:
-                    self._is_lame(zone, server)
-                else:
-                    tried[server] = 2
                 continue
-            got = self._read(zone, server, name, rtype, reply, forward)
+            if not (forward or reply.authoritative) and self._has_answer(zone, name, rtype, reply):
+                spare = spare or (server, reply)  # who is no authority for it is believed if no other is
+                continue
+            got = self._read(zone, name, rtype, reply, forward or reply.authoritative, forward)
             if got is not None:
                 return got
-            self._is_lame(zone, server)
+            if any(kind == NS for _, kind, _, _, _ in reply.authority):
+                self._mark_lame(zone, server)
             errors.append(f"{server[0]}: it does not know the zone")
-        text = "; ".join(errors[:8]) or "no address of any server is known"
+        if minimised and len(errors) > silent:
+            return None
+        text = "; ".join(errors) or "no address of any server is known"
         if errors and only_lame:
             raise DNS_Lame_Error(to_text(name), str(rtype), [(0, to_text(ns)) for ns in zone.names])
         raise DNS_Soft_Error(to_text(name), str(rtype), "", f"all servers of {to_text(zone.zone)} failed: {text}")
 
-    def _is_lame(self, zone: Delegation, server: Address) -> None:
+    def _next(
+        self, zone: Delegation, servers: list[Address], tried: dict[Address, int], most: int, forward: bool
+    ) -> Address | None:
+        """The server to ask: one that has not been asked and knows the zone, one that has not been asked, the one that
+        has been asked least; None if all have been asked often enough."""
+        fresh = [server for server in servers if server not in tried]
+        some = [server for server in fresh if not self._is_lame(zone, server)] or fresh
+        if not some:
+            least = min((tried[server] for server in servers), default=most)
+            if least >= most:
+                return None
+            some = [server for server in servers if tried[server] == least]
+        return some[0] if forward else self.network.in_order(some)[0]
+
+    def _is_lame(self, zone: Delegation, server: Address) -> bool:
+        """Did the server send us away when it was asked for the zone a short time ago? Then it is asked last."""
+        return self.lame.get((zone.zone, server), 0) >= time.monotonic()
+
+    def _mark_lame(self, zone: Delegation, server: Address) -> None:
         if len(self.lame) > 10_000:
             self.lame.clear()
         self.lame[zone.zone, server] = time.monotonic() + LAME_FOR
+
+    @staticmethod
+    def _has_answer(zone: Delegation, name: bytes, rtype: int, reply: _wire.Message) -> bool:
+        """Does a reply say something about the question, whether its sender is an authority or not? Load balancers and
+        forwarders in the place of name servers do not say that they are."""
+        if any(owner == name and kind in (rtype, CNAME) for owner, kind, *_ in reply.answer):
+            return True
+        if any(kind == DNAME and owner != name and below(name, owner) for owner, kind, *_ in reply.answer):
+            return True
+        return any(
+            kind == SOA and below(name, owner) and below(owner, zone.zone) for owner, kind, *_ in reply.authority
+        )
+
+    def _ask_parent(self, zone: Delegation, work: Work) -> bool:
+        """Ask the servers of the zone above for addresses of servers that are below the zone itself: they should have
+        come with the delegation. Is there one now?"""
+        names = [ns for ns in zone.names if below(ns, zone.zone) and ns not in zone.addresses]
+        if not names or len(zone.zone) == 1:
+            return False
+        above, forward = self._closest(parent(zone.zone))
+        for ns in names[:GLUELESSNESS]:
+            if work.targets >= TARGETS_MOST or len(work.stack) >= DEPTH_MOST or ns in work.stack:
+                break
+            work.targets += 1
+            work.stack.append(ns)
+            try:
+                got = self._ask_zone(above, ns, A, forward, work)
+            except DNS_Runaway_Query_Error:
+                raise
+            except DNS_Soft_Error:
+                continue
+            finally:
+                work.stack.pop()
+            if isinstance(got, Delegation) and got.zone == zone.zone and got.addresses:
+                zone.addresses.update(got.addresses)
+                return True
+            if isinstance(got, _Found) and got.rtype == A and got.entry.data:
+                zone.addresses[ns] = tuple(_text_of(data) for data in got.entry.data[:8])
+                return True
+        return False
 
     def _find_server(self, zone: Delegation, work: Work, looked: int) -> bool:
         """Look for the address of one more server of the zone. False: there are none, or it would be too much."""
@@ -504,13 +600,15 @@ class Recursor:
     # -- what a reply says
 
     def _read(
-        self, zone: Delegation, server: Address, name: bytes, rtype: int, reply: _wire.Message, forward: bool
+        self, zone: Delegation, name: bytes, rtype: int, reply: _wire.Message, usable: bool, forward: bool = False
     ) -> _Found | Delegation | None:
-        """Keep what may be believed, and say what it is; None if the server does not know the zone."""
-        usable = reply.authoritative or forward
+        """Keep what may be believed, and say what it is; None if the server does not know the zone. `usable`: it may
+        answer, otherwise it can delegate only."""
         found = self._read_answer(zone, name, rtype, reply, forward) if usable else None
         if found is not None:
             return found
+        if reply.rcode == YXDOMAIN:
+            return None
         if reply.rcode == 0 and not forward:
             delegation = self._read_referral(zone, name, reply)
             if delegation is not None:
@@ -549,12 +647,12 @@ class Recursor:
                 known[1].append(data)
         for _ in range(CNAMES_MOST):
             owner, kind = current, rtype
-            if (current, rtype) not in sets:
+            above = self._dname_above(current, sets)
+            if above:  # then an alias at the name is made of it, and has no signature (RFC 6672, section 5.3.1)
+                owner, kind = above, DNAME
+            elif (current, rtype) not in sets:
                 kind = CNAME
-                above = self._dname_above(current, sets)
-                if above:
-                    owner, kind = above, DNAME
-                elif (current, CNAME) not in sets:
+                if (current, CNAME) not in sets:
                     break
             ttl, all_data = sets[owner, kind]
             ttl = min(max(ttl, self.minimum_ttl), TTL_MOST)
@@ -622,9 +720,9 @@ class Recursor:
                 if len(some) < 8:
                     some.append(_text_of(data))
         order = random.sample(list(names), len(names))
-        delegation = Delegation(
-            owner, time.monotonic() + max(ttl, 1), tuple(order), {k: tuple(v) for k, v in addresses.items()}
-        )
+        # No longer than the delegation above: what a zone has delegated goes with it, if its parent takes it away.
+        expires = min(time.monotonic() + max(ttl, 1), zone.expires)
+        delegation = Delegation(owner, expires, tuple(order), {k: tuple(v) for k, v in addresses.items()})
         self.delegations.put(owner, delegation)
         return delegation
 
