@@ -1,9 +1,13 @@
 """From a trust anchor to an answer (RFC 4035, section 5).
 
-`Validator.check` says of an entry of the cache whether it is secure, insecure (its zone is not signed, and that is
+`Validator.settle` says of what was found whether it is secure, insecure (its zone is not signed, and that is
 shown) or bogus. For that it goes down from the anchor: each DS record, signed by the zone above, names a key that
 signs the keys of the zone below. What was found about a zone is kept for as long as the records say. An entry is
 checked once; the result stays with it.
+
+One server of several may have an old copy of a zone, or none of its signatures, and one datagram may be forged. So what
+fails is asked of each other server, at most RESTARTS times, keys and DS records included, and of the only server
+once more over TCP, before anything is bogus. Where servers disagree, that is believed for a short time only.
 
 Without a signature on an answer it has to be shown that there is an unsigned zone between the anchor and the name. So a
 forger cannot just leave signatures out.
@@ -14,13 +18,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import coro
 from coro.dns import _wire
-from coro.dns._dnssec.denial import DS, INSECURE, NS, NSEC, NSEC3, SOA, Denial
+from coro.dns._dnssec.denial import DS, INSECURE, NS, NSEC, NSEC3, PROVEN, SOA, Denial
 from coro.dns._dnssec.signatures import Budget, Key, RRset, Signature, Spent, check, is_supported, named_keys
-from coro.dns._recursive.store import Entry, Signed
+from coro.dns._recursive.store import Entry, Found, Signed
 from coro.dns._wire import below, labels, parent, to_text
 from coro.dns.exceptions import DNS_Bogus_Error, DNS_Soft_Error
 
@@ -29,12 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Validator", "anchors_of"]
 
+_T = TypeVar("_T")
 ROOT = b"\0"
 RRSIG, DNSKEY = 46, 48
 KEPT = 10_000  # zones and names that are none
 KEPT_FOR = 3600.0
 DS_MOST = 12  # records of one zone
 BOGUS_FOR = 60.0
+DISAGREE_FOR = 5.0  # if the servers said different things
+RESTARTS = 5
 
 
 class _Zone(NamedTuple):
@@ -47,12 +54,33 @@ class _Zone(NamedTuple):
 
 
 class _Bogus(Exception):
-    """It is wrong; the text says what."""
+    """It is wrong; the text says what. `final`: no other server can have anything better; `seconds`: for how long that
+    is believed."""
+
+    def __init__(self, text: str, final: bool = False, seconds: float = BOGUS_FOR) -> None:
+        super().__init__(text)
+        self.final = final
+        self.seconds = seconds
 
 
 def _count(owner: bytes) -> int:
     """How many labels a signature of a name says if the name is not made of a wildcard."""
     return labels(owner) - (owner[:2] == b"\1*")
+
+
+def _is_any_supported(all_ds: Iterable[bytes]) -> bool:
+    """Is there one DS record that we can tell something from? If not, the zone counts as not signed."""
+    return any(len(ds) > 4 and is_supported(ds[2], ds[3]) for ds in all_ds)
+
+
+def _is_same(a: Entry, b: Entry) -> bool:
+    """Do two servers say the same, signatures included?"""
+    if a is b:
+        return True
+    if set(a.data) != set(b.data) or a.hard != b.hard or a.signed is None or b.signed is None:
+        return False
+    proofs = [{(one.owner, one.rtype, one.data, one.signatures) for one in s.signed.proof} for s in (a, b) if s.signed]
+    return set(a.signed.signatures) == set(b.signed.signatures) and proofs[0] == proofs[1]
 
 
 class Validator:
@@ -66,40 +94,79 @@ class Validator:
         self.checking: dict[Signed, coro.event] = {}  # and what it checks
         self.bogus = 0
 
-    def check(self, entry: Entry, owner: bytes, rtype: int, name: bytes, work: Work) -> bool:
-        """Is the entry secure? False: it is insecure. `owner` and `rtype` are those of its records, `name` is what was
-        asked (they differ for DNAME). Raises DNS_Bogus_Error, and DNS_Soft_Error if servers do not answer."""
-        signed = entry.signed
-        if signed is None or (rtype == RRSIG and entry.data):  # pinned, or from before; nobody signs signatures
-            return False
-        while signed.secure is None:
-            if signed.wrong and signed.until > time.monotonic():
+    def settle(self, found: Found, name: bytes, rtype: int, work: Work) -> tuple[Found, bool]:
+        """What holds as the answer to a question, and whether it is secure; False: it is insecure. That is what was
+        found, or what another server says. Raises DNS_Bogus_Error, and DNS_Soft_Error if servers do not answer."""
+        while True:
+            signed = found.entry.signed
+            if signed is None or (found.rtype == RRSIG and found.entry.data):
+                return found, False  # pinned, or from before; nobody signs signatures
+            if signed.better is not None:
+                found = signed.better
+            elif signed.secure is not None:
+                return found, signed.secure
+            elif signed.wrong and signed.until > time.monotonic():
                 raise DNS_Bogus_Error(to_text(name), str(rtype), "", signed.wrong)
-            if signed in self.checking:  # by another thread; what is checked once costs once
+            elif signed in self.checking:  # by another thread; what is checked once costs once
                 self._wait(self.checking[signed], name, work)
-                continue
-            fresh = work.budget is None
-            done = self.checking[signed] = coro.event()
+            else:
+                bell = self.checking[signed] = coro.event()
+                try:
+                    found = self._settle(found, signed, name, rtype, work)
+                finally:
+                    self.checking.pop(signed, None)
+                    bell.set()
+
+    def _settle(self, found: Found, signed: Signed, name: bytes, rtype: int, work: Work) -> Found:
+        fresh = work.budget is None
+        budget = work.budget
+        if budget is None:
+            budget = work.budget = Budget()
+        failed: list[Entry] = []
+
+        def judge(one: Found) -> Found:
+            failed.append(one.entry)
+            assert one.entry.signed is not None
+            how = one.entry, one.entry.signed, one.owner, one.rtype, work, budget
+            one.entry.signed.secure = self._positive(*how) if one.entry.data else self._negative(rtype, name, *how)
+            return one
+
+        try:
+            good = self._persist(found, name, rtype, work, judge)
+        except (_Bogus, Spent) as e:
+            self.bogus += 1
+            wrong = f"validation failed: {e}"
+            if fresh or not isinstance(e, Spent):  # else an alias may have led here from where the work was caused
+                until = time.monotonic() + (e.seconds if isinstance(e, _Bogus) else BOGUS_FOR)
+                for entry in failed:
+                    assert entry.signed is not None
+                    entry.signed.wrong = wrong
+                    entry.signed.until = until
+                    entry.expires = min(entry.expires, until)  # then it is asked for again
+            raise DNS_Bogus_Error(to_text(name), str(rtype), "", wrong) from None
+        if good is not found:
+            signed.better = good
+        return good
+
+    def _persist(self, found: Found, name: bytes, rtype: int, work: Work, judge: Callable[[Found], _T]) -> _T:
+        """What `judge` makes of the answer to a question: of the one that was found, or of the next server's. Raises
+        _Bogus if no server has one that it takes."""
+        first: _Bogus | None = None
+        disagree = False
+        current: Found | None = found
+        restarts = RESTARTS
+        while current is not None:
+            disagree = disagree or not _is_same(current.entry, found.entry)
             try:
-                budget = work.budget
-                if budget is None:
-                    budget = work.budget = Budget()
-                if entry.data:
-                    signed.secure = self._positive(entry, signed, owner, rtype, work, budget)
-                else:
-                    signed.secure = self._negative(entry, signed, owner, rtype, work, budget)
-            except (_Bogus, Spent) as e:
-                self.bogus += 1
-                wrong = f"validation failed: {e}"
-                if fresh or not isinstance(e, Spent):  # else an alias may have led here from where the work was caused
-                    signed.wrong = wrong
-                    signed.until = time.monotonic() + BOGUS_FOR
-                    entry.expires = min(entry.expires, signed.until)  # then it is asked for again
-                raise DNS_Bogus_Error(to_text(name), str(rtype), "", wrong) from None
-            finally:
-                self.checking.pop(signed, None)
-                done.set()
-        return signed.secure
+                return judge(current)
+            except _Bogus as e:
+                if e.final:
+                    raise
+                first = first or e
+            current = self.recursor.fetch_elsewhere(current.entry, name, rtype, work) if restarts else None
+            restarts -= 1
+        assert first is not None
+        raise _Bogus(str(first), True, DISAGREE_FOR if disagree else BOGUS_FOR)
 
     def after_fork(self) -> None:
         """In the child: nobody checks anything."""
@@ -139,7 +206,9 @@ class Validator:
             raise _Bogus(f"{to_text(owner)} is made of a wildcard, and it is not shown that it does not exist")
         return shown
 
-    def _negative(self, entry: Entry, signed: Signed, name: bytes, rtype: int, work: Work, budget: Budget) -> bool:
+    def _negative(
+        self, rtype: int, asked: bytes, entry: Entry, signed: Signed, name: bytes, _: int, work: Work, budget: Budget
+    ) -> bool:
         above = parent(name) if rtype == DS and len(name) > 1 else name
         found = b""
         for one in signed.proof:
@@ -153,6 +222,9 @@ class Validator:
         proofs = self._proofs(signed, zone, keys, budget, entry)
         denial = Denial(zone, proofs, budget)
         shown = denial.no_name(name) if entry.hard else denial.no_data(name, rtype)
+        if entry.hard and not shown and name == asked and denial.no_data(name, rtype) == PROVEN:
+            shown = PROVEN  # some servers deny names that only have others below them
+            self.recursor.soften(entry, name, rtype)
         if not shown:
             raise _Bogus(f"the proof of {to_text(zone)} does not show that {to_text(name)} has no such records")
         # RFC 4035, section 3.2.3: what is handed on as authentic was all checked
@@ -218,6 +290,8 @@ class Validator:
         if not zone:
             return name, ()
         keys = self._anchored(zone, work, budget)
+        if not keys:
+            return zone, ()
         below_it = labels(name) - labels(zone)
         for i in range(below_it - 1, -1, -1):
             at = name
@@ -236,7 +310,7 @@ class Validator:
             found = self.zones.get(name)
             if found is not None and found.expires >= time.monotonic():
                 if found.wrong:
-                    raise _Bogus(found.wrong)
+                    raise _Bogus(found.wrong, True)
                 return found
             if name not in self.running:
                 break
@@ -246,7 +320,7 @@ class Validator:
         try:
             found = find()
         except _Bogus as e:
-            found = _Zone(time.monotonic() + BOGUS_FOR, False, (), str(e))
+            found = _Zone(time.monotonic() + e.seconds, False, (), str(e))
             raise
         finally:
             if found is not None:
@@ -257,12 +331,10 @@ class Validator:
             bell.set()
         return found
 
-    def _fetch(self, name: bytes, rtype: int, work: Work) -> tuple[Entry, int, bytes]:
-        found = self.recursor.fetch(name, rtype, work)
-        return found.entry, found.rtype, found.owner
-
     def _anchored(self, zone: bytes, work: Work, budget: Budget) -> tuple[Key, ...]:
         def find() -> _Zone:
+            if not _is_any_supported(self.anchors[zone]):
+                return _Zone(time.monotonic() + KEPT_FOR, True, ())
             keys, expires = self._zone_keys(zone, self.anchors[zone], work, budget)
             return _Zone(expires, True, keys)
 
@@ -270,17 +342,20 @@ class Validator:
 
     def _step(self, zone: bytes, keys: tuple[Key, ...], name: bytes, work: Work, budget: Budget) -> _Zone:
         """What is at a name below a signed zone."""
-        entry, rtype, owner = self._fetch(name, DS, work)
-        try:
-            return self._below(zone, keys, name, entry, rtype, owner, work, budget)
-        except _Bogus:
-            entry.expires = min(entry.expires, time.monotonic() + BOGUS_FOR)  # it may be better next time
-            raise
+
+        def judge(found: Found) -> _Zone:
+            try:
+                return self._below(zone, keys, name, found, work, budget)
+            except _Bogus:
+                found.entry.expires = min(found.entry.expires, time.monotonic() + BOGUS_FOR)  # it may be better then
+                raise
+
+        return self._persist(self.recursor.fetch(name, DS, work), name, DS, work, judge)
 
     def _below(
-        self, zone: bytes, keys: tuple[Key, ...], name: bytes, entry: Entry, rtype: int, owner: bytes, *how: Any
+        self, zone: bytes, keys: tuple[Key, ...], name: bytes, found: Found, work: Work, budget: Budget
     ) -> _Zone:
-        work, budget = how
+        entry, rtype, owner = found.entry, found.rtype, found.owner
         signed = entry.signed or Signed((), ())
         if entry.data:
             rrset = RRset(owner, rtype, entry.ttl, entry.data, signed.signatures)
@@ -293,7 +368,7 @@ class Validator:
                 self._no_closer(owner, good, Denial(zone, proofs, budget))
             if rtype != DS:
                 return _Zone(expires, False, ())  # an alias
-            if not any(len(ds) > 4 and is_supported(ds[2], ds[3]) for ds in entry.data):
+            if not _is_any_supported(entry.data):
                 return _Zone(expires, True, ())
             its, until = self._zone_keys(name, list(entry.data), work, budget)
             return _Zone(min(expires, until), True, its)
@@ -309,12 +384,15 @@ class Validator:
 
     def _zone_keys(self, zone: bytes, all_ds: list[bytes], work: Work, budget: Budget) -> tuple[tuple[Key, ...], float]:
         """The keys of a zone, signed by one that a DS record names; and until when."""
-        entry, rtype, _ = self._fetch(zone, DNSKEY, work)
-        try:
-            return self._keys_in(zone, all_ds, entry, rtype, budget)
-        except _Bogus:
-            entry.expires = min(entry.expires, time.monotonic() + BOGUS_FOR)
-            raise
+
+        def judge(found: Found) -> tuple[tuple[Key, ...], float]:
+            try:
+                return self._keys_in(zone, all_ds, found.entry, found.rtype, budget)
+            except _Bogus:
+                found.entry.expires = min(found.entry.expires, time.monotonic() + BOGUS_FOR)
+                raise
+
+        return self._persist(self.recursor.fetch(zone, DNSKEY, work), zone, DNSKEY, work, judge)
 
     def _keys_in(
         self, zone: bytes, all_ds: list[bytes], entry: Entry, rtype: int, budget: Budget

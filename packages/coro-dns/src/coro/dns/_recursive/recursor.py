@@ -34,7 +34,7 @@ from coro.dns import _wire
 from coro.dns._dnssec.signatures import Budget, RRset
 from coro.dns._dnssec.validator import Validator
 from coro.dns._recursive.network import Address, BadReply, Network
-from coro.dns._recursive.store import Delegation, Entry, Signed, Store
+from coro.dns._recursive.store import Delegation, Entry, Found, Signed, Store
 from coro.dns._wire import below, labels, parent, to_text
 from coro.dns.exceptions import DNS_Lame_Error, DNS_Runaway_Query_Error, DNS_Soft_Error
 
@@ -104,15 +104,6 @@ class Work:
     def left(self) -> float:
         """The seconds left."""
         return self.deadline - time.monotonic()
-
-
-class _Found(NamedTuple):
-    """One step: the entry, of this type (the one asked for, CNAME or DNAME), with this owner."""
-
-    entry: Entry
-    rtype: int
-    owner: bytes
-    stale: bool = False
 
 
 def key_of(name: bytes, rtype: int) -> bytes:
@@ -193,9 +184,43 @@ class Recursor:
         validator = self.validator if check else None
         return self._resolve(name, rtype, Work(time.monotonic() + seconds), cached, True, validator, dnssec)
 
-    def fetch(self, name: bytes, rtype: int, work: Work) -> _Found:
-        """One step for the validator, from the cache or from the servers."""
-        return self._look(name, rtype) or self._find(name, rtype, work, False)
+    def fetch(self, name: bytes, rtype: int, work: Work) -> Found:
+        """One step for the validator, from the cache or from the servers. DS records are taken from a delegation, too."""
+        found = self._look(name, rtype)
+        if found is None and rtype == DS:
+            delegation = self.delegations.get(name)
+            if delegation is not None and delegation.ds is not None and delegation.ds.expires >= time.monotonic():
+                return Found(delegation.ds, DS, name)
+        return found or self._find(name, rtype, work, False)
+
+    def fetch_elsewhere(self, entry: Entry, name: bytes, rtype: int, work: Work) -> Found | None:
+        """The answer to a question by another server than that of an entry, and those before it; None if there is none
+        that has not been asked. The cache has it instead of the entry, then."""
+        if entry.signed is None:
+            return None
+        excluded = work.excluded.setdefault(key_of(name, rtype), set())
+        server = entry.signed.server
+        if server in excluded:
+            return None
+        if server is not None:
+            excluded.add(server)
+        elif rtype == DS:
+            delegation = self.delegations.get(name)
+            if delegation is None or delegation.ds is not entry:
+                return None
+            delegation.ds = None  # it came with a delegation; now it is asked for
+        else:
+            return None
+        try:
+            return self._ask_down(name, rtype, work)
+        except DNS_Soft_Error:
+            return None
+
+    def soften(self, entry: Entry, name: bytes, rtype: int) -> None:
+        """The entry said that the name does not exist, but shows that it only has no such records."""
+        entry.hard = False
+        self.entries.drop(key_of(name, 0))
+        self.entries.put(key_of(name, rtype), entry)
 
     def _resolve(
         self,
@@ -217,9 +242,10 @@ class Recursor:
                 found = self._find(name, rtype, work, top)
             elif top and found.entry.left(time.monotonic()) < found.entry.ttl // PREFETCH_SHARE:
                 self._prefetch(name, rtype)
-            entry, kind, owner, is_stale = found
             if validator is not None:
-                secure = validator.check(entry, owner, kind, name, work) and secure and not is_stale
+                found, is_secure = validator.settle(found, name, rtype, work)
+                secure = secure and is_secure and not found.stale
+            entry, kind, owner, is_stale = found
             left = STALE_TTL if is_stale else entry.left(time.monotonic())
             stale = stale or is_stale
             if dnssec and entry.signed is not None:
@@ -254,7 +280,7 @@ class Recursor:
         answer.append((name, CNAME, IN, ttl, new))
         return new
 
-    def _look(self, name: bytes, rtype: int) -> _Found | None:
+    def _look(self, name: bytes, rtype: int) -> Found | None:
         """What the cache knows: the records, an alias, or that there is nothing."""
         now = time.monotonic()
         for key, kind in ((key_of(name, rtype), rtype), (key_of(name, CNAME), CNAME)):
@@ -263,7 +289,7 @@ class Recursor:
                 if kind == rtype or entry.data:
                     self.hits += 1
                     self.negative_hits += not entry.data
-                    return _Found(entry, kind, name)
+                    return Found(entry, kind, name)
             elif entry is not None:
                 self.expired += 1
         above = name
@@ -274,27 +300,27 @@ class Recursor:
                 self.negative_hits += 1
                 # Nothing is below a name that does not exist (RFC 8020). That name has to be proven not to exist: with
                 # a proof about one below it, a name that exists could vanish.
-                return _Found(entry, rtype, above)
+                return Found(entry, rtype, above)
             if len(above) == 1:
                 break
             above = parent(above)
             entry = self.entries.get(key_of(above, DNAME))
             if entry is not None and entry.data and entry.expires >= now:
                 self.hits += 1
-                return _Found(entry, DNAME, above)
+                return Found(entry, DNAME, above)
         self.misses += 1
         return None
 
-    def _stale(self, name: bytes, rtype: int) -> _Found | None:
+    def _stale(self, name: bytes, rtype: int) -> Found | None:
         now = time.monotonic()
         for key, kind in ((key_of(name, rtype), rtype), (key_of(name, CNAME), CNAME)):
             entry = self.entries.get(key)
             if entry is not None and entry.data and entry.expires + STALE_MOST >= now:
                 self.served_stale += 1
-                return _Found(entry, kind, name, True)
+                return Found(entry, kind, name, True)
         return None
 
-    def _find(self, name: bytes, rtype: int, work: Work, top: bool) -> _Found:
+    def _find(self, name: bytes, rtype: int, work: Work, top: bool) -> Found:
         """Ask for what the cache lacks. Who asks what another thread is asking waits for its result; but not who looks
         for a server's address, or two could wait for each other."""
         key = key_of(name, rtype)
@@ -367,7 +393,7 @@ class Recursor:
                 return Delegation(ROOT, now + 1e9, (), {b"": known}), False
             above = parent(above)
 
-    def _ask_down(self, name: bytes, rtype: int, work: Work) -> _Found:
+    def _ask_down(self, name: bytes, rtype: int, work: Work) -> Found:
         zone, forward = self._closest(parent(name) if rtype == DS and len(name) > 1 else name)
         full = labels(name)
         count = full if forward else labels(zone.zone) + 1
@@ -428,7 +454,7 @@ class Recursor:
 
     def _ask_zone(
         self, zone: Delegation, name: bytes, rtype: int, forward: bool, work: Work, minimised: bool = False
-    ) -> _Found | Delegation | None:
+    ) -> Found | Delegation | None:
         """Ask the servers of a zone until one helps: each once, then those that were silent again, with growing pauses,
         until there is no time left. None, which only a `minimised` name gives: the full name is to be asked."""
         tried: dict[Address, int] = {}
@@ -444,7 +470,7 @@ class Recursor:
             server = self._next(zone, servers, tried, most, forward)
             if server is None or server in tried or self._is_lame(zone, server):
                 if spare is not None:
-                    got = self._read(zone, name, rtype, spare[1], True)
+                    got = self._read(zone, spare[0], name, rtype, spare[1], True)
                     if got is not None:
                         return got
                     spare = None
@@ -497,7 +523,7 @@ class Recursor:
             if not (forward or reply.authoritative) and self._has_answer(zone, name, rtype, reply):
                 spare = spare or (server, reply)  # who is no authority for it is believed if no other is
                 continue
-            got = self._read(zone, name, rtype, reply, forward or reply.authoritative, forward)
+            got = self._read(zone, server, name, rtype, reply, forward or reply.authoritative, forward)
             if got is not None:
                 return got
             if any(kind == NS for _, kind, _, _, _ in reply.authority):
@@ -568,7 +594,7 @@ class Recursor:
             if isinstance(got, Delegation) and got.zone == zone.zone and got.addresses:
                 zone.addresses.update(got.addresses)
                 return True
-            if isinstance(got, _Found) and got.rtype == A and got.entry.data:
+            if isinstance(got, Found) and got.rtype == A and got.entry.data:
                 zone.addresses[ns] = tuple(_text_of(data) for data in got.entry.data[:8])
                 return True
         return False
@@ -600,11 +626,18 @@ class Recursor:
     # -- what a reply says
 
     def _read(
-        self, zone: Delegation, name: bytes, rtype: int, reply: _wire.Message, usable: bool, forward: bool = False
-    ) -> _Found | Delegation | None:
+        self,
+        zone: Delegation,
+        server: Address,
+        name: bytes,
+        rtype: int,
+        reply: _wire.Message,
+        usable: bool,
+        forward: bool = False,
+    ) -> Found | Delegation | None:
         """Keep what may be believed, and say what it is; None if the server does not know the zone. `usable`: it may
         answer, otherwise it can delegate only."""
-        found = self._read_answer(zone, name, rtype, reply, forward) if usable else None
+        found = self._read_answer(zone, server, name, rtype, reply, forward) if usable else None
         if found is not None:
             return found
         if reply.rcode == YXDOMAIN:
@@ -628,16 +661,16 @@ class Recursor:
         if soa is not None:
             its = next(r[3] for r in reply.authority if r[1] == SOA and r[0] == soa[0])
             ttl = min(its, int.from_bytes(soa[1][-4:], "big"), NEGATIVE_MOST)  # RFC 2308, section 5
-        entry = Entry(time.monotonic() + ttl, ttl, (), soa, hard, self._signed(zone, reply, ()))
+        entry = Entry(time.monotonic() + ttl, ttl, (), soa, hard, self._signed(zone, server, reply, ()))
         if soa is not None:
             self.entries.put(key_of(name, 0 if hard else rtype), entry)
-        return _Found(entry, rtype, name)
+        return Found(entry, rtype, name)
 
     def _read_answer(
-        self, zone: Delegation, name: bytes, rtype: int, reply: _wire.Message, forward: bool
-    ) -> _Found | None:
+        self, zone: Delegation, server: Address, name: bytes, rtype: int, reply: _wire.Message, forward: bool
+    ) -> Found | None:
         """The records of the question, and aliases as far as the zone goes."""
-        first: _Found | None = None
+        first: Found | None = None
         current = name
         sets: dict[tuple[bytes, int], tuple[int, list[bytes]]] = {}
         for owner, kind, klass, ttl, data in reply.answer:
@@ -664,9 +697,10 @@ class Recursor:
             signatures = tuple(
                 one for one in sets.get((owner, RRSIG), (0, []))[1] if int.from_bytes(one[:2], "big") == kind
             )[:SIGNATURES_KEPT]
-            entry = Entry(time.monotonic() + ttl, ttl, unique, None, False, self._signed(zone, reply, signatures))
+            signed = self._signed(zone, server, reply, signatures)
+            entry = Entry(time.monotonic() + ttl, ttl, unique, None, False, signed)
             self.entries.put(key_of(owner, kind), entry)
-            first = first or _Found(entry, kind, owner)
+            first = first or Found(entry, kind, owner)
             if kind == rtype:
                 break
             target = _wire.lower(unique[0])
@@ -675,10 +709,16 @@ class Recursor:
                 break
         return first
 
-    def _signed(self, zone: Delegation, reply: _wire.Message, signatures: tuple[bytes, ...]) -> Signed | None:
+    def _signed(
+        self, zone: Delegation, server: Address, reply: _wire.Message, signatures: tuple[bytes, ...]
+    ) -> Signed | None:
         """The signatures of records, and the proofs that came with them, if anybody validates."""
         if self.validator is None:
             return None
+        return Signed(signatures, self._proofs(zone, reply), server)
+
+    @staticmethod
+    def _proofs(zone: Delegation, reply: _wire.Message) -> tuple[RRset, ...]:
         proofs: dict[tuple[bytes, int], tuple[int, list[bytes], list[bytes]]] = {}
         for owner, kind, klass, ttl, data in reply.authority:
             covered = int.from_bytes(data[:2], "big") if kind == RRSIG else kind
@@ -690,7 +730,33 @@ class Recursor:
             for (owner, kind), (ttl, data, signed) in proofs.items()
             if len(data) == 1
         ]
-        return Signed(signatures, tuple(kept[:PROOFS_MOST]))
+        return tuple(kept[:PROOFS_MOST])
+
+    def _referred_ds(self, zone: Delegation, owner: bytes, reply: _wire.Message) -> Entry | None:
+        """The DS records that came with a delegation, or the proof that there are none (RFC 4035, section 3.1.4). None
+        if there is nothing signed: then they have to be asked for."""
+        if self.validator is None:
+            return None
+        data: list[bytes] = []
+        signatures: list[bytes] = []
+        ttl = TTL_MOST
+        for its, kind, klass, its_ttl, one in reply.authority:
+            if its == owner and klass == IN and kind == DS:
+                data.append(one)
+                ttl = min(ttl, its_ttl)
+            elif its == owner and klass == IN and kind == RRSIG and int.from_bytes(one[:2], "big") == DS:
+                signatures.append(one)
+        proof = () if data else self._proofs(zone, reply)
+        if data:
+            if not signatures or len(data) > RECORDS_MOST:
+                return None
+        elif any(one.signatures for one in proof):
+            signatures = []
+            ttl = min(one.ttl for one in proof)
+        else:
+            return None
+        signed = Signed(tuple(signatures[:SIGNATURES_KEPT]), proof)
+        return Entry(time.monotonic() + ttl, ttl, tuple(dict.fromkeys(data)), None, False, signed)
 
     @staticmethod
     def _dname_above(name: bytes, sets: dict[tuple[bytes, int], tuple[int, list[bytes]]]) -> bytes:
@@ -722,7 +788,8 @@ class Recursor:
         order = random.sample(list(names), len(names))
         # No longer than the delegation above: what a zone has delegated goes with it, if its parent takes it away.
         expires = min(time.monotonic() + max(ttl, 1), zone.expires)
-        delegation = Delegation(owner, expires, tuple(order), {k: tuple(v) for k, v in addresses.items()})
+        known = {host: tuple(texts) for host, texts in addresses.items()}
+        delegation = Delegation(owner, expires, tuple(order), known, self._referred_ds(zone, owner, reply))
         self.delegations.put(owner, delegation)
         return delegation
 

@@ -24,12 +24,12 @@ from __future__ import annotations
 import math
 from array import array
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from coro.dns._dnssec.signatures import RRset
 
-__all__ = ["Delegation", "Entry", "Signed", "Store"]
+__all__ = ["Delegation", "Entry", "Found", "Signed", "Store"]
 
 _E = TypeVar("_E")
 #: Places to count domains in: one of 4096 domains suffers with one that has used up its share.
@@ -39,14 +39,18 @@ PLACES = 4096
 class Signed:
     """What DNSSEC has about an entry."""
 
-    __slots__ = ("proof", "secure", "signatures", "until", "wrong")
+    __slots__ = ("better", "proof", "secure", "server", "signatures", "until", "wrong")
 
-    def __init__(self, signatures: tuple[bytes, ...], proof: tuple[RRset, ...]) -> None:
+    def __init__(
+        self, signatures: tuple[bytes, ...], proof: tuple[RRset, ...], server: tuple[str, int] | None = None
+    ) -> None:
         self.signatures = signatures  # of its records
         self.proof = proof  # SOA, NSEC and NSEC3 records that came with it, with their signatures
         self.secure: bool | None = None  # None: not checked yet, or wrong
         self.wrong = ""  # why, and until when it is not checked again
         self.until = 0.0
+        self.server = server  # who said so
+        self.better: Found | None = None  # what another server said, which was right
 
 
 class Entry:
@@ -75,19 +79,34 @@ class Entry:
         return max(math.ceil(self.expires - now), 0) if self.expires < math.inf else self.ttl
 
 
+class Found(NamedTuple):
+    """One step of an answer: the entry, of this type (the one asked for, CNAME or DNAME), with this owner."""
+
+    entry: Entry
+    rtype: int
+    owner: bytes
+    stale: bool = False
+
+
 class Delegation:
     """A zone's servers, as its parent names them: with that parent's time limit, which no answer of the zone's own
-    servers can prolong."""
+    servers can prolong. Beside it there may be the zone's DS records, or the proof that there are none."""
 
-    __slots__ = ("addresses", "expires", "names", "zone")
+    __slots__ = ("addresses", "ds", "expires", "names", "zone")
 
     def __init__(
-        self, zone: bytes, expires: float, names: tuple[bytes, ...], addresses: dict[bytes, tuple[str, ...]]
+        self,
+        zone: bytes,
+        expires: float,
+        names: tuple[bytes, ...],
+        addresses: dict[bytes, tuple[str, ...]],
+        ds: Entry | None = None,
     ) -> None:
         self.zone = zone
         self.expires = expires
         self.names = names
         self.addresses = addresses  # the parent's: good for asking the servers, and for nothing else
+        self.ds = ds  # for the validator alone: the parent's servers answer a question with more
 
 
 def domain_of(key: bytes) -> bytes:
