@@ -17,7 +17,7 @@ from coro.dns import DNS_Error, DNS_Validation_Unavailable
 from coro.dns._dnssec import signatures
 from coro.dns._dnssec.denial import INSECURE, PROVEN, Denial
 from coro.dns._dnssec.signatures import Budget, Key, RRset, Spent, check, digest_matches, signed_data
-from coro.dns._dnssec.validator import anchors_of
+from coro.dns._dnssec.anchors import anchors_of
 from coro.dns._recursive import recursor
 from coro.dns._recursive.store import Entry, Signed
 from coro.dns.cache import dns_cache, root_anchors
@@ -236,6 +236,22 @@ def test_anchors():
     assert int.from_bytes(found[b"\0"][0][:2], "big") == 20326
     for wrong in ("", ". A 192.0.2.1", ". DS x", ". IN DNSKEY 0 3 8 AQAB"):
         with pytest.raises(ValueError, match="expected"):
+            anchors_of([wrong])
+
+
+def test_anchors_as_zone_files_have_them():
+    """Comments, parentheses, several lines and records."""
+    (plain,) = anchors_of(root_anchors)[b"\0"][:1]
+    digest = "E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"
+    for text in (
+        f". IN DS 20326 8 2 {digest} ; root",
+        f"; the root\n. 86400 IN DS 20326 8 2 (\n  {digest[:32]} ; one half\n  {digest[32:]} )\n",
+        f'\n.\tDS\t20326 8 2 {digest[:10]} {digest[10:]};"',
+    ):
+        assert anchors_of([text]) == {b"\0": [plain]}
+    assert len(anchors_of(["\n".join(root_anchors)])[b"\0"]) == 2
+    for wrong in ("; nothing", f". DS 20326 8 2 ( {digest}", f'. DS 20326 8 2 "{digest}'):
+        with pytest.raises(ValueError, match="expected a trust anchor"):
             anchors_of([wrong])
 
 

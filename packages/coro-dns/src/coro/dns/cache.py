@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import coro
 from coro.dns import _wire
-from coro.dns._dnssec.validator import anchors_of
+from coro.dns._dnssec.anchors import anchors_of
 from coro.dns._recursive import recursor as _recursor
 from coro.dns._recursive.recursor import GLUELESSNESS, RUNAWAY, Answer, Recursor
 from coro.dns._recursive.store import Entry
@@ -105,8 +105,8 @@ class dns_cache:
     too. Servers on loopback addresses are asked only with ``loopback``: others could name them to have this machine ask
     itself.
 
-    With ``trust_anchors`` answers are validated (DNSSEC, :rfc:`4035`): lines of zone files with DS or DNSKEY records,
-    like ``root_anchors``. What is wrong then is a DNS_Bogus_Error. Needs the extra ``coro-dns[dnssec]``; without
+    With ``trust_anchors`` answers are validated (DNSSEC, :rfc:`4035`): texts of zone files with DS or DNSKEY records,
+    like ``root_anchors``; comments and parentheses may be in them. What is wrong then is a DNS_Bogus_Error. Needs the extra ``coro-dns[dnssec]``; without
     it questions raise DNS_Validation_Unavailable.
 
     Raises ValueError for an address or an anchor that is none.

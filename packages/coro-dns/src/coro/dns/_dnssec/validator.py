@@ -31,7 +31,7 @@ from coro.dns.exceptions import DNS_Bogus_Error, DNS_Soft_Error
 if TYPE_CHECKING:
     from coro.dns._recursive.recursor import Recursor, Work
 
-__all__ = ["Validator", "anchors_of"]
+__all__ = ["Validator"]
 
 _T = TypeVar("_T")
 ROOT = b"\0"
@@ -414,30 +414,3 @@ class Validator:
         entry.signed.secure = True
         entry.signed.proof = ()
         return tuple(keys), min(entry.expires, time.monotonic() + KEPT_FOR)
-
-
-def anchors_of(texts: Iterable[str]) -> dict[bytes, list[bytes]]:
-    """Trust anchors out of lines like ``. DS 20326 8 2 E06D...`` (what stands between the name and DS does not matter).
-    Raises ValueError."""
-    from coro.dns.packet import TYPE, PackError, rdata_from_text
-
-    out: dict[bytes, list[bytes]] = {}
-    for text in texts:
-        words = text.split()
-        place = next((i for i, word in enumerate(words) if word.upper() in ("DS", "DNSKEY")), 0)
-        try:
-            if not place:
-                raise PackError("there is no DS and no DNSKEY in it")
-            zone = _wire.from_text(words[0])
-            data = rdata_from_text(getattr(TYPE, words[place].upper()), words[place + 1 :])
-        except PackError as e:
-            raise ValueError(f"expected a trust anchor like '. DS 20326 8 2 E06D...', not {text!r}: {e}") from None
-        if words[place].upper() == "DNSKEY":
-            import hashlib
-
-            key = Key.read(data)
-            if key is None:
-                raise ValueError(f"expected a key that signs zones (flags 256 or 257, protocol 3), not {text!r}")
-            data = key.tag.to_bytes(2, "big") + bytes((key.algorithm, 2)) + hashlib.sha256(zone + data).digest()
-        out.setdefault(zone, []).append(data)
-    return out
