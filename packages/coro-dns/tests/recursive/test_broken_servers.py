@@ -11,7 +11,7 @@ from dns_support import NET, fakes, in_loop, name, record, reply, soa
 import coro
 from coro.dns import DNS_Lame_Error, DNS_Soft_Error, _wire
 from coro.dns._recursive import network
-from coro.dns._recursive.recursor import Recursor
+from coro.dns._recursive.recursor import Recursor, key_of
 
 A, NS, CNAME, HINFO, AAAA, DNAME = 1, 2, 5, 13, 28, 39
 
@@ -212,9 +212,23 @@ def test_answers_of_servers_that_are_no_authority():
         r = recursor(servers)
         assert found(r, "www") == found(r, "alias") == HERE
         assert found(r, "missing") == (3, []) and found(r, "empty") == (0, [])
-        with pytest.raises(DNS_Soft_Error):
-            r.resolve(name("nothing"), A)
-        assert found(r, "web") == HERE
+        assert found(r, "nothing") == (0, [])
+        assert r.entries.get(key_of(name("nothing"), A)) is None, "which nobody remembers"
+
+
+@in_loop
+def test_an_empty_reply_is_believed_if_no_server_has_a_better_one():
+    for flags in (0, 0x80):  # of a server that recurses, but not for us, never
+
+        def empty(query, flags=flags):
+            return reply(query, aa=False, flags=flags)
+
+        with fakes({1: lambda query: refer(query, "test", 2, 3), 2: empty, 3: answers}) as servers:
+            r = recursor(servers)
+            for i in range(10):
+                assert found(r, f"n{i}.test") == HERE
+    with fakes({1: empty}) as servers, pytest.raises(DNS_Lame_Error):
+        recursor(servers).resolve(name("www"), A)
 
 
 @in_loop

@@ -26,7 +26,7 @@ from coro.dns._dnssec.denial import DS, INSECURE, NS, NSEC, NSEC3, PROVEN, SOA, 
 from coro.dns._dnssec.signatures import Budget, Key, RRset, Signature, Spent, check, is_supported, named_keys
 from coro.dns._recursive.store import Entry, Found, Signed
 from coro.dns._wire import below, labels, parent, to_text
-from coro.dns.exceptions import DNS_Bogus_Error, DNS_Soft_Error
+from coro.dns.exceptions import DNS_Bogus_Error, DNS_Runaway_Query_Error, DNS_Soft_Error
 
 if TYPE_CHECKING:
     from coro.dns._recursive.recursor import Recursor, Work
@@ -166,7 +166,7 @@ class Validator:
             current = self.recursor.fetch_elsewhere(current.entry, name, rtype, work) if restarts else None
             restarts -= 1
         assert first is not None
-        raise _Bogus(str(first), True, DISAGREE_FOR if disagree else BOGUS_FOR)
+        raise _Bogus(str(first), True, min(first.seconds, DISAGREE_FOR) if disagree else first.seconds)
 
     def after_fork(self) -> None:
         """In the child: nobody checks anything."""
@@ -185,7 +185,7 @@ class Validator:
     def _positive(self, entry: Entry, signed: Signed, owner: bytes, rtype: int, work: Work, budget: Budget) -> bool:
         above = parent(owner) if rtype == DS and len(owner) > 1 else owner
         signer = self._signer(signed.signatures, above)
-        zone, keys = self._keys(signer or above, work, budget)
+        zone, keys = self._keys_above(signer, above, work, budget)
         if not keys:
             return False
         if not signer:
@@ -214,7 +214,7 @@ class Validator:
         for one in signed.proof:
             if one.rtype in (NSEC, NSEC3, SOA):
                 found = self._signer(one.signatures, above) or found
-        zone, keys = self._keys(found or above, work, budget)
+        zone, keys = self._keys_above(found, above, work, budget)
         if not keys:
             return False
         if not found:
@@ -283,6 +283,20 @@ class Validator:
         return good
 
     # -- the chain
+
+    def _keys_above(
+        self, signer: bytes, name: bytes, work: Work, budget: Budget
+    ) -> tuple[bytes, tuple[Key, ...]]:
+        """The zone that has signed, or else the deepest one at or above the name, and its keys. If that cannot be found
+        out because servers fail, another server may still have signatures."""
+        if signer:
+            return self._keys(signer, work, budget)
+        try:
+            return self._keys(name, work, budget)
+        except DNS_Runaway_Query_Error:
+            raise
+        except DNS_Soft_Error as e:
+            raise _Bogus(f"there is no signature, and nobody can tell whether one has to be: {e}", False, 0.0) from None
 
     def _keys(self, name: bytes, work: Work, budget: Budget) -> tuple[bytes, tuple[Key, ...]]:
         """The deepest zone at or above a name, and its keys; none if it is not signed."""

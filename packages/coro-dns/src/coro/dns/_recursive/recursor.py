@@ -46,6 +46,7 @@ __all__ = ["Answer", "Recursor", "Work"]
 A, NS, CNAME, SOA, AAAA, DNAME, DS, RRSIG, NSEC, NSEC3 = 1, 2, 5, 6, 28, 39, 43, 46, 47, 50
 NXDOMAIN, REFUSED, YXDOMAIN = 3, 5, 6
 IN = 1
+RA = 0x80
 SIZES = {A: 4, AAAA: 16}
 ROOT = b"\0"
 
@@ -462,7 +463,7 @@ class Recursor:
         only_lame = True
         looked = silent = 0
         at_parent = False
-        spare: tuple[Address, _wire.Message] | None = None
+        spare: tuple[int, Address, _wire.Message] | None = None
         excluded = work.excluded.get(key_of(name, rtype), ())
         most = TRIES_AGAIN if excluded else TRIES_MOST
         while True:
@@ -470,7 +471,7 @@ class Recursor:
             server = self._next(zone, servers, tried, most, forward)
             if server is None or server in tried or self._is_lame(zone, server):
                 if spare is not None:
-                    got = self._read(zone, spare[0], name, rtype, spare[1], True)
+                    got = self._read(zone, spare[1], name, rtype, spare[2], True, forward)
                     if got is not None:
                         return got
                     spare = None
@@ -520,8 +521,10 @@ class Recursor:
                 errors.append(f"{server[0]}: response code {reply.rcode}")
                 only_lame = only_lame and reply.rcode == REFUSED
                 continue
-            if not (forward or reply.authoritative) and self._has_answer(zone, name, rtype, reply):
-                spare = spare or (server, reply)  # who is no authority for it is believed if no other is
+            doubt = self._doubt(zone, name, rtype, reply, forward)
+            if doubt:
+                if spare is None or doubt < spare[0]:
+                    spare = doubt, server, reply
                 continue
             got = self._read(zone, server, name, rtype, reply, forward or reply.authoritative, forward)
             if got is not None:
@@ -560,16 +563,23 @@ class Recursor:
         self.lame[zone.zone, server] = time.monotonic() + LAME_FOR
 
     @staticmethod
-    def _has_answer(zone: Delegation, name: bytes, rtype: int, reply: _wire.Message) -> bool:
-        """Does a reply say something about the question, whether its sender is an authority or not? Load balancers and
-        forwarders in the place of name servers do not say that they are."""
-        if any(owner == name and kind in (rtype, CNAME) for owner, kind, *_ in reply.answer):
-            return True
-        if any(kind == DNAME and owner != name and below(name, owner) for owner, kind, *_ in reply.answer):
-            return True
-        return any(
+    def _doubt(zone: Delegation, name: bytes, rtype: int, reply: _wire.Message, forward: bool) -> int:
+        """0 for a reply to be read at once. Otherwise it is believed if there is no better one, the least number first:
+        1 for an answer of a server that is no authority (load balancers and forwarders in the place of name servers do
+        not say that they are one), 2 for an empty reply, which some servers give for what they do not know."""
+        has_answer = any(
+            owner == name and kind in (rtype, CNAME) or kind == DNAME and below(name, owner)
+            for owner, kind, *_ in reply.answer
+        )
+        has_soa = any(
             kind == SOA and below(name, owner) and below(owner, zone.zone) for owner, kind, *_ in reply.authority
         )
+        kinds = {kind for _, kind, *_ in reply.authority}
+        if reply.rcode == 0 and not reply.answer and not kinds:
+            return 2 if reply.authoritative or forward or not reply.flags & RA else 0
+        if forward or reply.authoritative:
+            return 0
+        return 1 if has_answer or has_soa or kinds & {NSEC, NSEC3} or reply.rcode == NXDOMAIN else 0
 
     def _ask_parent(self, zone: Delegation, work: Work) -> bool:
         """Ask the servers of the zone above for addresses of servers that are below the zone itself: they should have
