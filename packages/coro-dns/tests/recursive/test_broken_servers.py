@@ -332,3 +332,21 @@ def test_addresses_that_are_nowhere():
         with pytest.raises(DNS_Soft_Error):
             recursor(servers).resolve(name("www.test"), A)
         assert len(servers.asked) <= 6
+
+
+@in_loop
+def test_an_address_that_only_came_with_the_delegation_of_its_own_zone():
+    """The server of `b.test` is in `a.test`, whose servers do not know its address."""
+
+    def root(query):
+        if query.qname.endswith(name("b.test")):
+            return reply(query, authority=[record("b.test", NS, "ns2.a.test")], aa=False)
+        return refer(query, "a.test", 2)
+
+    def server(query):
+        return reply(query, rcode=2) if query.qname == name("ns2.a.test") else answers(query)
+
+    with fakes({1: root, 2: server}) as servers:
+        r = recursor(servers)
+        assert found(r, "www.a.test") == HERE
+        assert found(r, "www.b.test") == HERE

@@ -47,6 +47,7 @@ A, NS, CNAME, SOA, AAAA, DNAME, DS, RRSIG, NSEC, NSEC3 = 1, 2, 5, 6, 28, 39, 43,
 NXDOMAIN, REFUSED, YXDOMAIN = 3, 5, 6
 IN = 1
 RA = 0x80
+DOUBTFUL, EMPTY = 1, 2
 SIZES = {A: 4, AAAA: 16}
 ROOT = b"\0"
 
@@ -470,7 +471,7 @@ class Recursor:
             servers = [server for server in self._addresses(zone) if server not in excluded]
             server = self._next(zone, servers, tried, most, forward)
             if server is None or server in tried or self._is_lame(zone, server):
-                if spare is not None:
+                if spare is not None and spare[0] == DOUBTFUL:
                     got = self._read(zone, spare[1], name, rtype, spare[2], True, forward)
                     if got is not None:
                         return got
@@ -482,6 +483,11 @@ class Recursor:
                     at_parent = True
                     if self._ask_parent(zone, work):
                         continue
+                if spare is not None:
+                    got = self._read(zone, spare[1], name, rtype, spare[2], True, forward)
+                    if got is not None:
+                        return got
+                    spare = None
             insist = server is None and bool(excluded) and None not in excluded
             if insist:
                 # All have been asked and none was believed. If somebody forges datagrams, TCP shows what they say.
@@ -564,9 +570,9 @@ class Recursor:
 
     @staticmethod
     def _doubt(zone: Delegation, name: bytes, rtype: int, reply: _wire.Message, forward: bool) -> int:
-        """0 for a reply to be read at once. Otherwise it is believed if there is no better one, the least number first:
-        1 for an answer of a server that is no authority (load balancers and forwarders in the place of name servers do
-        not say that they are one), 2 for an empty reply, which some servers give for what they do not know."""
+        """0 for a reply to be read at once. Otherwise it is believed if there is no better one: DOUBTFUL for an answer of
+        a server that is no authority (load balancers and forwarders in the place of name servers do not say that they
+        are one), EMPTY for an empty reply, which some servers give for what they do not know."""
         has_answer = any(
             owner == name and kind in (rtype, CNAME) or kind == DNAME and below(name, owner)
             for owner, kind, *_ in reply.answer
@@ -576,10 +582,10 @@ class Recursor:
         )
         kinds = {kind for _, kind, *_ in reply.authority}
         if reply.rcode == 0 and not reply.answer and not kinds:
-            return 2 if reply.authoritative or forward or not reply.flags & RA else 0
+            return EMPTY if reply.authoritative or forward or not reply.flags & RA else 0
         if forward or reply.authoritative:
             return 0
-        return 1 if has_answer or has_soa or kinds & {NSEC, NSEC3} or reply.rcode == NXDOMAIN else 0
+        return DOUBTFUL if has_answer or has_soa or kinds & {NSEC, NSEC3} or reply.rcode == NXDOMAIN else 0
 
     def _ask_parent(self, zone: Delegation, work: Work) -> bool:
         """Ask the servers of the zone above for addresses of servers that are below the zone itself: they should have
@@ -611,7 +617,7 @@ class Recursor:
 
     def _find_server(self, zone: Delegation, work: Work, looked: int) -> bool:
         """Look for the address of one more server of the zone. False: there are none, or it would be too much."""
-        candidates = [ns for ns in zone.names if ns not in zone.addresses and not below(ns, zone.zone)]
+        candidates = [ns for ns in zone.names if ns not in zone.glue and not below(ns, zone.zone)]
         if looked >= min(len(candidates), GLUELESSNESS):
             return False
         if work.targets >= TARGETS_MOST or len(work.stack) >= DEPTH_MOST:
@@ -628,7 +634,10 @@ class Recursor:
         except DNS_Runaway_Query_Error:
             raise
         except DNS_Soft_Error:
-            pass
+            # What came with the delegation of its own zone is good for asking, too.
+            known = self._closest(ns)[0].addresses.get(ns)
+            if known:
+                zone.addresses[ns] = known
         finally:
             work.stack.pop()
         return True

@@ -92,7 +92,7 @@ class Delegation:
     """A zone's servers, as its parent names them: with that parent's time limit, which no answer of the zone's own
     servers can prolong. Beside it there may be the zone's DS records, or the proof that there are none."""
 
-    __slots__ = ("addresses", "ds", "expires", "names", "zone")
+    __slots__ = ("addresses", "ds", "expires", "glue", "names", "zone")
 
     def __init__(
         self,
@@ -105,7 +105,8 @@ class Delegation:
         self.zone = zone
         self.expires = expires
         self.names = names
-        self.addresses = addresses  # the parent's: good for asking the servers, and for nothing else
+        self.glue = frozenset(addresses)  # servers whose addresses came with it
+        self.addresses = addresses  # and addresses: good for asking the servers, and for nothing else
         self.ds = ds  # for the validator alone: the parent's servers answer a question with more
 
 
