@@ -52,11 +52,11 @@ def folder():
 class Program:
     """A program that has said that it is ready, with what it needs to be talked to."""
 
-    def __init__(self, folder, source, *options, **more):
-        self.environment = {**os.environ, "TMPDIR": folder, "XDG_RUNTIME_DIR": folder}
+    def __init__(self, folder, source, *options, before=(), shared=None, **more):
+        self.environment = {**os.environ, "TMPDIR": shared or folder, "XDG_RUNTIME_DIR": folder}
         for name in ("PYTHON_DISABLE_REMOTE_DEBUG",):
             self.environment.pop(name, None)
-        command = [sys.executable, *options, "-c", textwrap.dedent(source)]
+        command = [*before, sys.executable, *options, "-c", textwrap.dedent(source)]
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=self.environment, **more
@@ -281,6 +281,26 @@ def test_root_may_enter_what_others_run(start, folder):
     program = start(LOOP + "coro.run(main)", user=65534)
     done = program.client("backdoor", text="import os\nos.getuid()\n")
     assert done.returncode == 0 and "\n65534\n" in done.stdout, done.stderr
+
+
+@real
+@linux
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare, of util-linux")
+def test_a_program_with_folders_of_its_own(start, folder):
+    # A mount namespace, as `unshare -Urm` and containers make it. Its folder for temporary files is not ours.
+    shared, own = os.path.join(folder, "t"), os.path.join(folder, "own")
+    for path in (shared, own):
+        os.mkdir(path)
+        os.chmod(path, 0o777)
+    command = ["unshare", "-Urm", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", own, shared]
+    user = {"user": 65534} if os.getuid() == 0 else {}
+    if subprocess.run([*command, "true"], stderr=subprocess.DEVNULL, **user).returncode:
+        pytest.skip("no mount namespace can be had here")
+    program = start(LOOP + "coro.run(main)", before=command, shared=shared, **user)
+    done = program.client("backdoor", text=f"import os\nos.listdir({shared!r})\n")
+    assert done.returncode == 0 and "\n[]\n" in done.stdout, done.stderr
+    assert os.listdir(own) == os.listdir(shared) == []
+    assert program.complaints() == []
 
 
 # -- without another process

@@ -9,6 +9,12 @@ The file and the socket are in a new folder that only the user of that process c
 before the session begins. Where the two processes see different folders (a mount namespace, systemd's PrivateTmp), it
 is made where the other one sees it.
 
+That place, and all that the process says, may be under the control of a hostile user, and the one who attaches may be
+root. So what is written is written as that user, as far as the system lets us (seteuid(2)): the user gets nothing done
+that way which was forbidden before. And it is written through descriptors: no symbolic link is followed below the root
+folder of the process, no file that exists is opened, and what is removed at the end is named within the folder that was
+made, whatever has its name by then. What the process answers is bounded, and escaped before a terminal sees it.
+
 A loop that waits runs no Python. Its poller tells how it can be woken: it watches a pipe for signals, and a zero byte
 there means that Python's own signal handling has a look, which also runs the file (see ``_poll/events.pyx``). Rejected:
 a signal, because nobody knows what the program does at it; stopping and continuing the process, because its parent sees
@@ -21,11 +27,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import glob
 import os
 import re
+import secrets
 import select
-import shutil
 import signal
 import socket
 import stat
@@ -35,6 +40,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from coro._runtime.output import one_line
+
 __all__ = ["CannotAttach", "attach", "is_possible"]
 
 #: Seconds for the process to run the script, and for its loop to begin the session, unless told otherwise.
@@ -43,6 +50,12 @@ PATIENCE = 10.0
 AGAIN = 0.2
 #: The longest path of a UNIX socket that every system takes.
 LONGEST_PATH = 100
+#: The longest line that the script may send. It sends the places of five frames.
+LONGEST_LINE = 64 * 1024
+SCRIPT_NAME = "enter.py"
+SOCKET_NAME = "socket"
+#: Opens a folder to have files in it made and removed. Not a symbolic link, which Linux refuses with ENOTDIR.
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 #: What the other process runs: in any OS thread, between any two lines of it, perhaps in a process without coro. It
 #: imports nothing from files before it is in a thread of the loop, and uses ``_socket`` because an emulation may have
@@ -115,17 +128,9 @@ def attach(pid: int, kind: str, patience: float = PATIENCE) -> socket.socket:
 
     CannotAttach when there can be none, or when the process does not answer in time."""
     _check_process(pid)
-    with _cleaning_up(), _private_folder(pid) as (here, there), socket.socket(socket.AF_UNIX) as listener:
-        script = os.path.join(here, "enter.py")
-        path = os.path.join(here, "socket")
-        listener.bind(path)
-        listener.listen(1)
-        text = SCRIPT.replace("{path!r}", ascii(os.path.join(there, "socket"))).replace("{kind!r}", ascii(kind))
-        with open(script, "w", encoding="utf-8") as file:
-            file.write(text)
-        _hand_over(pid, here, script, path)
+    with _cleaning_up(), socket.socket(socket.AF_UNIX) as listener, _script(pid, kind, listener) as script:
         deadline = time.monotonic() + patience
-        _ask(pid, os.path.join(there, "enter.py"))
+        _ask(pid, script)
         sock = _accept(listener, pid, deadline)
         if sock is None:
             _withdraw(pid)
@@ -173,34 +178,150 @@ def _cleaning_up() -> Iterator[None]:
             signal.signal(signum, handler)
 
 
+def _user_of(pid: int) -> tuple[int, int] | None:
+    """The user and group with whose rights the process opens files; None where there is no /proc.
+
+    Not the owner of /proc/PID, which is root for a process that may not be traced by its user."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            ids = dict(re.findall(r"^(Uid|Gid):\t\d+\t\d+\t\d+\t(\d+)$", file.read(), re.MULTILINE))
+        return int(ids["Uid"]), int(ids["Gid"])
+    except (OSError, KeyError):
+        return None
+
+
 @contextlib.contextmanager
-def _private_folder(pid: int) -> Iterator[tuple[str, str]]:
-    """A new folder of mode 0700: its path here, and the same for the process ``pid``."""
+def _acting_as(user: tuple[int, int] | None) -> Iterator[None]:
+    """With the rights of that user and group, if we are root; else with our own. CannotAttach when the system refuses.
+
+    The other OS threads of this process have them, too, meanwhile. It is a command, which has none."""
+    if user is None or os.geteuid() != 0 or user[0] == 0:
+        yield
+        return
+    group, groups = os.getegid(), os.getgroups()
+    changed = False
+    try:
+        try:
+            os.setgroups([])
+            changed = True
+            os.setegid(user[1])
+            os.seteuid(user[0])
+        except OSError as exc:
+            raise CannotAttach(
+                f"this command may not act as user {user[0]}, whose process it is ({exc}); run it as that user"
+            ) from None
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        if changed:
+            os.setgroups(groups)
+
+
+class _Folder:
+    """A new folder ``name`` of mode 0700 in ``parent``, a descriptor that it owns, with the rights of ``user``.
+
+    Invariants: 1. What is made, opened or removed is named by one component, relative to a descriptor. 2. That happens
+    with the rights of the user, as ``_acting_as`` gives them."""
+
+    def __init__(self, parent: int, name: str, user: tuple[int, int] | None) -> None:
+        self._parent = parent
+        self._name = name
+        self._user = user
+        self._folder = -1
+
+    def make(self) -> None:
+        """OSError when it cannot be made; CannotAttach when something else is found at its name at once."""
+        with _acting_as(self._user):
+            os.mkdir(self._name, 0o700, dir_fd=self._parent)  # never one that exists; the umask only takes away
+            self._folder = os.open(self._name, FOLDER_FLAGS, dir_fd=self._parent)
+            made = os.fstat(self._folder)
+            if made.st_uid != os.geteuid() or made.st_mode & 0o077 or os.listdir(self._folder):
+                raise CannotAttach("somebody exchanges the folders that this command makes: do not trust that process")
+
+    def write(self, text: str) -> None:
+        """Make the script. OSError."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with _acting_as(self._user):
+            fd = os.open(SCRIPT_NAME, flags, 0o600, dir_fd=self._folder)
+            with open(fd, "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def listen(self, listener: socket.socket, path: str) -> None:
+        """Have the UNIX socket listen in the folder, whose path is ``path``. OSError."""
+        # bind(2) knows no descriptor of a folder. Linux has a name for one that is not resolved as a path.
+        own = f"/proc/self/fd/{self._folder}"
+        with _acting_as(self._user):
+            listener.bind(os.path.join(own if os.path.isdir(own) else path, SOCKET_NAME))
+            listener.listen(1)
+
+    def remove(self) -> None:
+        """Remove it, if it was made, and what was made in it."""
+        with contextlib.suppress(OSError, CannotAttach), _acting_as(self._user):
+            for name in (SCRIPT_NAME, SOCKET_NAME):
+                if self._folder >= 0:
+                    with contextlib.suppress(OSError):
+                        os.unlink(name, dir_fd=self._folder)
+            os.rmdir(self._name, dir_fd=self._parent)
+        for fd in (self._folder, self._parent):
+            if fd >= 0:
+                os.close(fd)
+
+
+@contextlib.contextmanager
+def _script(pid: int, kind: str, listener: socket.socket) -> Iterator[str]:
+    """The script, and the socket to which it connects, in a folder that only the user of the process can enter; the
+    path of the script. CannotAttach."""
+    user = _user_of(pid)
     parent = tempfile.gettempdir()
     if len(parent) > LONGEST_PATH - 40:
         parent = "/tmp"
-    root = ""
-    with contextlib.suppress(OSError):
-        if not os.path.samestat(os.stat(parent), os.stat(f"/proc/{pid}/root{parent}")):
-            root = f"/proc/{pid}/root"
-    here = tempfile.mkdtemp(prefix="coro-", dir=root + parent)
+    name = f"coro-{secrets.token_hex(8)}"
+    path = os.path.join(parent, name)
+    text = SCRIPT.replace("{path!r}", ascii(os.path.join(path, SOCKET_NAME))).replace("{kind!r}", ascii(kind))
+    folders: list[_Folder] = []
     try:
-        yield here, here[len(root) :]
+        try:
+            place, elsewhere = _open_parent(pid, parent, user)
+            folders.append(_Folder(place, name, user))
+            folders[0].make()
+            folders[0].write(text)
+            folders[0].listen(listener, path)
+            if elsewhere:
+                # sys.remote_exec looks here whether there is such a file, so there is one; nobody runs it.
+                folders.append(_Folder(os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), name, None))
+                folders[1].make()
+                folders[1].write("")
+        except OSError as exc:
+            raise CannotAttach(
+                f"a private folder cannot be made in {parent}, where process {pid} sees it ({exc}); set TMPDIR to a "
+                "folder that is no symbolic link and that its user may write to"
+            ) from None
+        if _user_of(pid) not in (user, None):
+            raise CannotAttach(f"process {pid} runs as another user than a moment ago; try again")
+        yield os.path.join(path, SCRIPT_NAME)
     finally:
-        shutil.rmtree(here, ignore_errors=True)
+        for folder in folders:
+            folder.remove()
 
 
-def _hand_over(pid: int, folder: str, *files: str) -> None:
-    """Root gives folder and files to the user of the process, who could not read them otherwise."""
-    if os.geteuid() != 0:
-        return
+def _open_parent(pid: int, path: str, user: tuple[int, int] | None) -> tuple[int, bool]:
+    """A descriptor of the folder that ``path`` is for the process, and whether that is another one than for us."""
+    root = f"/proc/{pid}/root"
     try:
-        owner = os.stat(f"/proc/{pid}")
+        elsewhere = not os.path.samestat(os.stat(path), os.stat(root + path))
     except OSError:
-        return  # there is no /proc
-    if owner.st_uid != 0:
-        for path in (*files, folder):
-            os.chown(path, owner.st_uid, owner.st_gid)
+        elsewhere = False  # there is no /proc, or we may not look, so that the process will not let us in either
+    parent = os.open(root if elsewhere else path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if elsewhere:
+        for component in filter(None, path.split("/")):
+            try:
+                with _acting_as(user):
+                    inner = os.open(component, FOLDER_FLAGS, dir_fd=parent)
+            finally:
+                os.close(parent)
+            parent = inner
+    return parent, elsewhere
 
 
 def _ask(pid: int, script: str) -> None:
@@ -250,13 +371,14 @@ def _exists(pid: int) -> bool:
 
 def _wake(pid: int) -> None:
     """Wake the loop of the process if it waits in epoll; does nothing where that cannot be seen."""
-    for path in glob.glob(f"/proc/{pid}/fdinfo/*"):
-        with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/{pid}/fd/{os.path.basename(path)}") == "anon_inode:[eventpoll]":
-                with open(path, encoding="latin-1") as file:
-                    number = signal_pipe(file.read())
-                if number is not None:
-                    _write_zero(f"/proc/{pid}/fd/{number}")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fdinfo"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{name}") == "anon_inode:[eventpoll]":
+                    with open(f"/proc/{pid}/fdinfo/{name}", encoding="latin-1") as file:
+                        number = signal_pipe(file.read())
+                    if number is not None:
+                        _write_zero(f"/proc/{pid}/fd/{number}", _user_of(pid))
 
 
 def signal_pipe(fdinfo: str) -> int | None:
@@ -269,13 +391,19 @@ def signal_pipe(fdinfo: str) -> int | None:
     return next((fd for data, fd in watched.items() if data & 0xFFFF_FFFF == 0x8000_0002), None)
 
 
-def _write_zero(path: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def _write_zero(path: str, user: tuple[int, int] | None) -> None:
+    """Into a pipe of that user, and nothing else: to open a device may do something already."""
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        if stat.S_ISFIFO(os.fstat(fd).st_mode):
-            os.write(fd, b"\0")
+        found = os.fstat(place)
+        if stat.S_ISFIFO(found.st_mode) and user is not None and found.st_uid == user[0]:
+            fd = os.open(f"/proc/self/fd/{place}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.write(fd, b"\0")
+            finally:
+                os.close(fd)
     finally:
-        os.close(fd)
+        os.close(place)
 
 
 def _expect_session(sock: socket.socket, pid: int, patience: float) -> None:
@@ -288,7 +416,9 @@ def _expect_session(sock: socket.socket, pid: int, patience: float) -> None:
             if not byte:
                 raise CannotAttach(f"process {pid} closed the connection at once; its loop is ending")
             line += byte
-        found = ast.literal_eval(line.decode("ascii"))
+            if len(line) > LONGEST_LINE:
+                raise CannotAttach(f"process {pid} sends no end of what should be one line: it does not run our script")
+        found = _parsed(pid, line)
         if found["state"] == "no coro":
             raise CannotAttach(f"process {pid} runs Python but has not imported coro; use python -m pdb -p {pid}")
         if found["state"] == "no loop":
@@ -298,8 +428,20 @@ def _expect_session(sock: socket.socket, pid: int, patience: float) -> None:
             )
         sock.recv(1, socket.MSG_PEEK)
     except TimeoutError:
-        raise CannotAttach(_why_busy(pid, patience, found if line.endswith(b"\n") else {})) from None
+        raise CannotAttach(_why_busy(pid, patience, _parsed(pid, line) if line.endswith(b"\n") else {})) from None
     sock.settimeout(None)
+
+
+def _parsed(pid: int, line: bytes) -> dict[str, Any]:
+    """What the script says; CannotAttach if that is not what it would say."""
+    try:
+        found = ast.literal_eval(line.decode("ascii"))
+        if type(found["state"]) is str and type(found.get("thread", "")) is str:
+            if all(type(place) is str for place in found.get("where", ())):
+                return found  # type: ignore[no-any-return]
+    except (ValueError, SyntaxError, TypeError, AttributeError, KeyError, MemoryError, RecursionError):
+        pass
+    raise CannotAttach(f"process {pid} answers something that our script does not say: {line[:100]!r}")
 
 
 # ------------------------------------------------------------------------------------------- what to say
@@ -307,7 +449,7 @@ def _expect_session(sock: socket.socket, pid: int, patience: float) -> None:
 
 def _program(pid: int) -> str:
     try:
-        return os.readlink(f"/proc/{pid}/exe")
+        return one_line(os.readlink(f"/proc/{pid}/exe"))
     except OSError:
         return "another program"
 
@@ -371,8 +513,8 @@ def _why_silent(pid: int, patience: float) -> str:
 
 
 def _why_busy(pid: int, patience: float, found: dict[str, Any]) -> str:
-    where = "".join(f"\n  {place}" for place in found.get("where", ()))
-    who = found.get("thread", "the main OS thread")
+    where = "".join(f"\n  {one_line(place)}" for place in found.get("where", ()))
+    who = one_line(found.get("thread", "the main OS thread"))
     return (
         f"the loop of process {pid} has not begun the session within {patience:g} s: something runs there and does not "
         f"wait. This was running ({who}, most recent call first):{where}"
