@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, SupportsFloat
 
 from coro._runtime import scheduler
+from coro._runtime.output import one_line
 from coro._sync.group_calls import GroupCall
 from coro.exceptions import Interrupted, LoopError, Shutdown
 
@@ -103,7 +104,7 @@ class group:
 
     def __repr__(self) -> str:
         state = "ended" if self._closed and not self._children else "closing" if self._closed else "open"
-        owner = "nobody" if self._owner is None else self._owner.name
+        owner = "nobody" if self._owner is None else one_line(self._owner.name)
         return f"<group of {owner}: {state}, {len(self._children)} running, {len(self._queue)} queued>"
 
     # -- the block

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coro._runtime import scheduler
+from coro._runtime.output import one_line
 
 __all__ = ["Memory", "ThreadMemory", "memory"]
 
@@ -58,7 +59,7 @@ class Memory:
         for row in self.threads[:ROWS]:
             lines.append(
                 f"{row.id:>8} {row.object:>8} {row.stack:>9} {row.data_stack:>9} {row.total:>9} {row.growth:>+9}"
-                f"  {row.name}"
+                f"  {one_line(row.name)}"
             )
         if len(self.threads) > ROWS:
             rest = self.threads[ROWS:]

@@ -22,6 +22,7 @@ from typing import Any
 
 import __main__
 import coro
+from coro._runtime.output import one_line
 from coro.backdoor import _output
 from coro.backdoor._channel import Channel
 
@@ -67,7 +68,7 @@ def threads(part: str = "") -> None:
     from coro._introspection.reports import describe_wait
 
     for number, (name, thread, where) in sorted(coro.where_all().items()):
-        line = f"{number:>6} {name:<24} {describe_wait(thread)}\n       at {where}"
+        line = f"{number:>6} {one_line(name):<24} {one_line(describe_wait(thread))}\n       at {one_line(where)}"
         if part in line:
             print(line)
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from coro._runtime import scheduler
-from coro._runtime.output import print_stderr
+from coro._runtime.output import one_line, print_stderr
 from coro.exceptions import Interrupted
 from coro.tb import traceback_string
 
@@ -83,7 +83,7 @@ class _Outcome:
         try:
             self.result = function(*args, **kws)
         except Interrupted as interruption:
-            self.failure = ThreadEnded(f"{self.name} was interrupted before it returned")
+            self.failure = ThreadEnded(f"{one_line(self.name)} was interrupted before it returned")
             self.failure.__cause__ = interruption
             raise
         except BaseException as error:
@@ -99,7 +99,7 @@ class _Outcome:
         if self.failure is None:
             if not self.ran:
                 raise ThreadEnded(
-                    f"{self.name} was shut down before it began, so there is no result; "
+                    f"{one_line(self.name)} was shut down before it began, so there is no result; "
                     "start it again if you need one"
                 )
             return self.result
@@ -109,7 +109,7 @@ class _Outcome:
     def __del__(self) -> None:
         failure = self.failure
         if failure is not None and not self.asked and not isinstance(failure, ThreadEnded):
-            print_stderr(f"{self.name} failed, and nobody has waited for it: {traceback_string(failure)}")
+            print_stderr(f"{one_line(self.name)} failed, and nobody has waited for it: {traceback_string(failure)}")
 
 
 class micro_thread(Generic[_T]):

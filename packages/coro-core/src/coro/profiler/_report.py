@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coro._runtime.output import one_line
 from coro.profiler._file import Numbers, Profile, ProfileError, ThreadProfile
 from coro.profiler._page import POLICY, SCRIPT, STYLE
 from coro.profiler._words import CORO, LIBRARY, OWN, Column, columns, groups, owners, parts_of
@@ -43,6 +44,11 @@ class Row:
     calls: int
     values: Numbers
     waited: int
+
+
+def _escaped(text: str) -> str:
+    """For the page, which may be printed on a terminal, too."""
+    return html.escape(one_line(text))
 
 
 def _percent(part: float, whole: float) -> str:
@@ -113,18 +119,18 @@ class _Report:
         heads = ['<th data-kind="text">function</th>']
         for i, column in enumerate(self.columns):
             if used[i]:
-                heads.append(f"<th{SORTED if i == 0 else ''}>{html.escape(column.heading)}</th>")
+                heads.append(f"<th{SORTED if i == 0 else ''}>{_escaped(column.heading)}</th>")
                 if column.per_call:
-                    heads.append(f"<th>{html.escape(column.per_call[0])}</th>")
+                    heads.append(f"<th>{_escaped(column.per_call[0])}</th>")
             if i == 0:
                 heads.append("<th>calls</th>")
                 if waits:
-                    words = html.escape(self.waited.heading)
+                    words = _escaped(self.waited.heading)
                     heads.append(f'<th title="time that threads were parked in it">{words}</th>')
         yield f'<div class="scroll"><table class="sortable" id="{name}"><thead><tr>{"".join(heads)}</tr></thead>'
         yield "<tbody>\n"
         for row in rows:
-            cells = [f'<td data-v="{html.escape(row.function)}">{self._link(row.function)}</td>']
+            cells = [f'<td data-v="{_escaped(row.function)}">{self._link(row.function)}</td>']
             for i, (column, value, whole) in enumerate(zip(self.columns, row.values, wholes, strict=True)):
                 if used[i]:
                     cells += self._cells_of(column, row, value, None if row.function == WAIT else whole)
@@ -168,13 +174,13 @@ class _Report:
         yield "</div>\n<p>"
         words = [
             f'<span class="key" data-owner="{owner}"></span>{OWNER_WORDS[owner]} {time.text(value)} '
-            f"{html.escape(time.heading)} ({_percent(value, whole)})"
+            f"{_escaped(time.heading)} ({_percent(value, whole)})"
             for owner, value in sums.items()
         ]
         yield ", &nbsp; ".join(words)
         idle = self.functions.get(WAIT)
         if idle is not None and not time.is_zero(idle[1][0]):
-            yield f'; nothing could run for {time.text(idle[1][0])} {html.escape(time.heading)}'
+            yield f'; nothing could run for {time.text(idle[1][0])} {_escaped(time.heading)}'
         yield (
             '</p>\n<p><label><input type="checkbox" id="only-own"> only functions of this program in the tables'
             "</label></p>\n"
@@ -196,7 +202,7 @@ class _Report:
             anchor = f' id="graph-{number}"' if number is not None else ""
             yield f'<div class="node"{anchor}>'
             values = [
-                f"{column.text(value)} {html.escape(column.heading)}"
+                f"{column.text(value)} {_escaped(column.heading)}"
                 for column, value in zip(self.columns, own, strict=True)
                 if not column.is_zero(value)
             ]
@@ -254,7 +260,7 @@ class _Report:
             ended = sum(t.ended for t in members)
             state = "ended" if ended == n else f"{ended:,} ended" if ended else "alive"
             yield (
-                f'<tr><td data-v="{html.escape(title)}">{html.escape(title)}</td>'
+                f'<tr><td data-v="{_escaped(title)}">{_escaped(title)}</td>'
                 f"{_cell(n, f'{n:,}') if many else ''}{_cell(ticks, time.text(ticks), whole)}"
                 f"{_cell(ticks / n, time.text(ticks / n)) if many else ''}"
                 f"{_cell(slices, f'{slices:,}')}{_cell(calls, f'{calls:,}')}"
@@ -262,7 +268,7 @@ class _Report:
             )
         yield "</tbody></table></div>\n"
         for title, members, _ in found[:MOST_DETAILED]:
-            yield f"<details><summary>{html.escape(title)}</summary>"
+            yield f"<details><summary>{_escaped(title)}</summary>"
             yield from self._functions_of(members)
             yield "</details>\n"
 
@@ -286,7 +292,7 @@ class _Report:
             calls, ticks, waited = sums[function]
             name = self.shown.names[function]
             yield (
-                f'<tr{self._owner(name)}><td data-v="{html.escape(name)}">{self._link(name)}</td>'
+                f'<tr{self._owner(name)}><td data-v="{_escaped(name)}">{self._link(name)}</td>'
                 f"{_cell(ticks, time.text(ticks), whole)}{_cell(calls, f'{calls:,}')}"
                 f"{_cell(waited, self.waited.text(waited)) if waits else ''}</tr>"
             )
@@ -349,7 +355,7 @@ class _Report:
         yield from self._graph()
         made = " and ".join(_time(p.time) for p in (self.profile, self.other) if p is not None)
         yield (
-            f'<footer><p class="muted">Collected {made} with {html.escape(self.profile.bench)}; report made '
+            f'<footer><p class="muted">Collected {made} with {_escaped(self.profile.bench)}; report made '
             f'{_time(time.time())}.</p></footer>\n<script type="application/json" id="trees">{self._trees()}</script>\n'
             f"<script>{SCRIPT}</script>\n</body></html>\n"
         )
@@ -387,7 +393,7 @@ def _title(name: str, members: list[ThreadProfile]) -> str:
 def _named(function: str) -> str:
     """A function's name, and where it is in smaller letters."""
     name, place = parts_of(function)
-    return f"<b>{html.escape(name)}</b>{f' <small>{html.escape(place)}</small>' if place else ''}"
+    return f"<b>{_escaped(name)}</b>{f' <small>{_escaped(place)}</small>' if place else ''}"
 
 
 def _time(when: float) -> str:

@@ -32,6 +32,7 @@ from coro._entry import loop
 from coro._introspection import reports
 from coro._runtime import scheduler
 from coro._runtime.arguments import number_of_seconds
+from coro._runtime.output import one_line
 from coro.exceptions import Interrupted
 from coro.testing import _frames, _idle, _leaks
 
@@ -135,7 +136,7 @@ class Watch:
         me = scheduler.current()
         error = sys.exc_info()[1]
         if error is not None:
-            self.crashes.append((f"{me.id} ({me.name})", error))
+            self.crashes.append((f"{me.id} ({one_line(me.name)})", error))
 
     def _look_for_deadlock(self, facts: _idle.Facts) -> int:
         if facts.next_timer is not None or self.thread.dead:
