@@ -620,3 +620,34 @@ def test_executors_of_processes_that_nobody_shuts_down_end_with_the_program():
             threading.Thread(target=told.wait).start()
             print("main is over")
     """) == ["main is over"]
+
+
+def test_what_starts_threads_may_be_wrapped():
+    """Debuggers and profilers pass a callable of their own, from which the thread object cannot be told."""
+    assert emulated("""
+        import threading
+
+        class Wrapped:
+            def __init__(self, function):
+                self.function = function
+
+            def __call__(self):
+                self.function()
+
+        def main():
+            name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+            start = getattr(threading, name)
+            setattr(threading, name, lambda function, *args, **kwargs: start(Wrapped(function), *args, **kwargs))
+            seen = []
+
+            def work():
+                me = coro.current()
+                seen.append((me.name, me.daemon, threading.current_thread().name))
+
+            for daemon in (False, True):
+                thread = threading.Thread(target=work, name=f"worker {daemon}", daemon=daemon)
+                thread.start()
+                thread.join()
+            print(*seen)
+            print(coro.current() is coro.get_thread_by_id(coro.current().id))
+    """) == ["('worker False', False, 'worker False') ('worker True', True, 'worker True')", "True"]

@@ -978,7 +978,7 @@ cdef object os_path = os.fspath
 cdef object opens_waiting = None       # what make_open() gave, when the first such file is opened
 
 
-cdef bint may_wait(file) except -1:
+cpdef bint may_wait(file) except -1:
     """Is it a FIFO, a socket or a terminal? False for what the original will not open."""
     cdef int kind
     try:
@@ -991,6 +991,26 @@ cdef bint may_wait(file) except -1:
     return kind == 0o010000 or kind == 0o140000
 
 
+class Waits(Exception):
+    """Stops an open(): its opener has come with a descriptor that may wait."""
+
+    def __init__(self, fd):
+        self.fd = fd
+
+
+class StopsAtWaiting:
+    """An opener that does what another does, unless that comes with a descriptor that may wait."""
+
+    def __init__(self, opener):
+        self.opener = opener
+
+    def __call__(self, path, flags):
+        fd = self.opener(path, flags)
+        if type(fd) is int and fd >= 0 and may_wait(fd):
+            raise Waits(fd)
+        return fd
+
+
 cdef inline bint is_text(value) noexcept:
     return value is None or isinstance(value, str)
 
@@ -1001,16 +1021,23 @@ def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
     Not a Python function: kept in a class it must not become a method, and the lines that warnings name count frames.
     """
     global opens_waiting
-    if opener is None and here() is not None:
-        if type(file) is not str and type(file) is not int:
-            if not isinstance(file, int):
-                file = os_path(file)
-        if (isinstance(mode, str) and isinstance(buffering, int) and is_text(encoding) and is_text(errors)
-                and is_text(newline) and may_wait(file)):
-            if opens_waiting is None:
-                opens_waiting = make_open()
-            return opens_waiting(file, mode, buffering, encoding, errors, newline, closefd, opener)
-    return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+    if here() is None:
+        return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+    if type(file) is not str and type(file) is not int:
+        if not isinstance(file, int):
+            file = os_path(file)
+    if opener is not None and not isinstance(file, int):
+        try:
+            return real_open(file, mode, buffering, encoding, errors, newline, closefd, StopsAtWaiting(opener))
+        except Waits as found:
+            fd = found.fd
+        opener = lambda path, flags: fd
+    elif not (isinstance(mode, str) and isinstance(buffering, int) and is_text(encoding) and is_text(errors)
+              and is_text(newline) and may_wait(file)):
+        return real_open(file, mode, buffering, encoding, errors, newline, closefd, None)
+    if opens_waiting is None:
+        opens_waiting = make_open()
+    return opens_waiting(file, mode, buffering, encoding, errors, newline, closefd, opener)
 
 
 def write_unraisable(exc, function):

@@ -24,6 +24,7 @@ from coro.emulation import _blockers, _blocking, _fresh, _instances, _originals
 from coro.emulation._modules import (
     asyncio,
     buffered,
+    file_locks,
     files,
     foreign,
     imports,
@@ -48,7 +49,7 @@ from coro.emulation._warning import EmulationWarning
 __all__ = ["install", "is_installed", "uninstall"]
 
 _ROOMS = (
-    *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, subprocess, multiprocessing),
+    *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, file_locks, subprocess, multiprocessing),
     *(asyncio, imports, interpreters, foreign, sqlite, libraries, signal),
 )
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
@@ -136,6 +137,7 @@ def install() -> None:
         finder.put_in_front()
         _show_originals_to_own_modules()
         threading.take_over_main(plan)
+        files.take_over_standard_streams()
         problems = _instances.exchange()
         if not _state.encloses_hooks:
             os.enclose_hooks()
@@ -186,6 +188,7 @@ def uninstall() -> None:
         _state.finder.take_out()
         _state.finder = None
     threading.give_back_main(plan)
+    files.give_back_standard_streams()
     for names, name, value in reversed(_state.own):
         names[name] = value
     _state.own.clear()

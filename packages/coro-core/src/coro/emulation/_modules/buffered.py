@@ -33,6 +33,7 @@ __all__ = [
     "BufferedRandom",
     "BufferedReader",
     "BufferedWriter",
+    "Name",
     "WaitingFile",
     "io_view",
     "open_pipe",
@@ -40,6 +41,8 @@ __all__ = [
     "waits",
 ]
 
+_fcntl: Any = fcntl.fcntl
+_FileIO: Any = io.FileIO
 _PIPE_BUF = getattr(select, "PIPE_BUF", 512)  # a pipe that is writable takes so much without waiting, pipe(7)
 
 
@@ -106,13 +109,13 @@ for _name in ("write", "flush"):
     setattr(BufferedRWPair, _name, _pair_method(_name, "_writing"))
 
 
-class _Name(abc.ABCMeta):
+class Name(abc.ABCMeta):
     """Of the classes that stand for those of `io`. Invariant: what is an instance of the original is one of it."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         native: Any = cls.__dict__.get("_native")
         raws = args[:2] or (kwargs.get("raw"),)
-        if native is not None and all(type(raw) in (io.FileIO, io.BytesIO, int) for raw in raws):
+        if native is not None and all(type(raw) in (_FileIO, io.BytesIO, int) for raw in raws):
             return native(*args, **kwargs)
         return super().__call__(*args, **kwargs)
 
@@ -127,7 +130,7 @@ class _Name(abc.ABCMeta):
 
 def _name_for(native: Any, guarded: Any) -> Any:
     members = {"_native": native, "__module__": native.__module__, "__doc__": native.__doc__}
-    return _Name(native.__name__, (guarded,), members)
+    return Name(native.__name__, (guarded,), members)
 
 
 def plan(p: Plan) -> None:
@@ -140,19 +143,22 @@ def plan(p: Plan) -> None:
 def waits(fd: int, writing: bool) -> bool:
     """Is a system call on a descriptor that is not ready to wait? Not in non-blocking mode, and the wrong end of a pipe
     is never ready."""
-    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    flags = _fcntl(fd, fcntl.F_GETFL)
     wrong = os.O_RDONLY if writing else os.O_WRONLY
     return not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != wrong
 
 
-class WaitingFile(io.FileIO):
+class WaitingFile(_FileIO):  # type: ignore[misc,valid-type]
     """A descriptor that may not be ready: reading and writing suspend a coro thread until it is."""
 
     def _wait(self, writing: bool) -> None:
         fd = self.fileno()
-        if _blocking.in_thread_of_loop() and not _blocking.poll_now(fd, select.POLLOUT if writing else select.POLLIN):
-            if (self.writable() if writing else self.readable()) and waits(fd, writing):
-                _blocking.wait_fd(fd, writing)
+        while _blocking.in_thread_of_loop() and not _blocking.poll_now(
+            fd, select.POLLOUT if writing else select.POLLIN
+        ):
+            if not (self.writable() if writing else self.readable()) or not waits(fd, writing):
+                return
+            _blocking.wait_fd(fd, writing)  # another thread may be quicker
 
     def read(self, size: int | None = -1, /) -> Any:
         """Read at most ``size`` bytes with one call of the system, everything until the end for -1 or None."""
@@ -181,8 +187,11 @@ class WaitingFile(io.FileIO):
             return super().write(data)
         with memoryview(data).cast("B") as view:
             done = 0
-            if len(view) > _PIPE_BUF and os.fstat(self.fileno()).st_mode & 0o170000 == 0o140000:
+            kind = os.fstat(self.fileno()).st_mode & 0o170000 if len(view) > _PIPE_BUF else 0
+            if kind == 0o140000:  # a socket
                 return self._send(view)
+            if kind == 0o100000:  # a regular file
+                return super().write(view)
             while done < len(view) or not done:
                 self._wait(True)
                 done += super().write(view[done : done + _PIPE_BUF]) or 0

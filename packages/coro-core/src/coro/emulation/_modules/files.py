@@ -3,31 +3,44 @@
 _blocking.open asks first what a path or descriptor stands for, one system call of stat(2). Anything but a FIFO, a
 socket or a character device goes to the original. For those, the steps of the original are those of `_pyio.open`, the
 standard library's own description of it in Python, with a raw file and buffers that suspend the calling coro thread. A
-FIFO is opened in a worker OS thread, because that waits for somebody at the other end.
+FIFO is opened by os.open as the emulation has it, because that waits for somebody at the other end. What an `opener`
+will come with is not known before it has: then the original is stopped, and the steps are made with what has come.
+
+`io.FileIO` looks at the same things, and makes a raw file that waits, or one of its own.
+
+The standard streams exist already. sys.stdout and sys.stderr stay the objects that they are: they get other buffers,
+over raw files that wait, until the emulation is uninstalled or the process ends. Of sys.stdin something may have been
+read that only its buffer has.
 
 Cost: about a microsecond more for a regular file.
 """
 
 from __future__ import annotations
 
+import atexit
 import builtins
+import contextlib
 import io
+import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from coro.emulation import _blocking
 from coro.emulation._modules import buffered as _buffered
+from coro.emulation._modules import os as _os
 from coro.emulation._plan import Plan
 
-__all__ = ["make_open", "plan"]
+__all__ = ["give_back_standard_streams", "make_open", "plan", "take_over_standard_streams"]
+
+_FileIO: Any = io.FileIO
+_BufferedWriter: Any = io.BufferedWriter
 
 
 def _open_raw(file: Any, mode: str, closefd: bool, opener: Any) -> _buffered.WaitingFile:
-    if isinstance(file, int):
-        return _buffered.WaitingFile(file, mode, closefd, opener)
-    from coro.offload import in_thread
-
-    return in_thread(_buffered.WaitingFile, file, mode, closefd, opener)
+    if opener is None and not isinstance(file, int):
+        opener = _os.open_file
+    return _buffered.WaitingFile(file, mode, closefd, opener)
 
 
 def make_open() -> Any:
@@ -46,8 +59,85 @@ def make_open() -> Any:
     return types.FunctionType(theirs.__code__, names, "open", theirs.__defaults__)
 
 
+class _FileName(_buffered.Name):
+    """Of the class that stands for `io.FileIO`."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls.__dict__.get("_native") is not _FileIO:
+            return type.__call__(cls, *args, **kwargs)  # a class of the program's, which waits
+        if not _blocking.in_thread_of_loop():
+            return _FileIO(*args, **kwargs)
+        return _make_raw(cls, *args, **kwargs)
+
+
+def _make_raw(cls: Any, file: Any, mode: str = "r", closefd: bool = True, opener: Any = None) -> Any:
+    if opener is not None and not isinstance(file, int):
+        try:
+            return _FileIO(file, mode, closefd, _blocking.StopsAtWaiting(opener))
+        except _blocking.Waits as found:
+            fd = found.fd
+        return type.__call__(cls, file, mode, closefd, lambda path, flags: fd)
+    if isinstance(mode, str) and _blocking.may_wait(file):
+        return type.__call__(cls, file, mode, closefd, None if isinstance(file, int) else _os.open_file)
+    return _FileIO(file, mode, closefd)
+
+
+def _make_name() -> Any:
+    members = {"_native": _FileIO, "__module__": _FileIO.__module__, "__doc__": _FileIO.__doc__}
+    return _FileName("FileIO", (_buffered.WaitingFile,), members)
+
+
+#: (text stream, the buffer that it had): of those that wait meanwhile.
+_taken_over: list[tuple[io.TextIOWrapper, Any]] = []
+
+
+def _exchange_buffer(stream: io.TextIOWrapper, make: Callable[[Any], Any]) -> Any:
+    """Give a text stream the buffer that `make` makes of the one that it has; returns the old one."""
+    options: Any = {
+        "encoding": stream.encoding,
+        "errors": stream.errors,
+        "newline": "\n",  # that of the standard streams
+        "line_buffering": stream.line_buffering,
+        "write_through": stream.write_through,
+    }
+    stream.flush()
+    new = make(stream.buffer)
+    old = stream.detach()
+    stream.__init__(new, **options)  # type: ignore[misc]
+    return old
+
+
+def _waiting_buffer(old: Any) -> Any:
+    raw = old if type(old) is _FileIO else old.raw
+    waiting: Any = _buffered.WaitingFile(raw.fileno(), "w", closefd=False)
+    waiting.name = raw.name
+    return waiting if raw is old else _buffered.BufferedWriter(waiting)
+
+
+def take_over_standard_streams() -> None:
+    """Have sys.stdout and sys.stderr wait for whoever reads them."""
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if type(stream) is not io.TextIOWrapper:
+            continue
+        with contextlib.suppress(OSError, ValueError):  # it is closed, or what was to be flushed cannot be
+            buffer: Any = stream.buffer
+            raw = buffer.raw if type(buffer) is _BufferedWriter else buffer
+            if type(raw) is _FileIO and not raw.closefd:
+                _taken_over.append((stream, _exchange_buffer(stream, _waiting_buffer)))
+
+
+@atexit.register
+def give_back_standard_streams() -> None:
+    """Let them be what they were. At the end of the process the modules that ours live by go away."""
+    while _taken_over:
+        stream, buffer = _taken_over.pop()
+        with contextlib.suppress(OSError, ValueError):
+            _exchange_buffer(stream, lambda _, buffer=buffer: buffer)  # type: ignore[misc]
+
+
 def plan(p: Plan) -> None:
     """What to replace."""
+    p.replace(io, "FileIO", _make_name())
     new: Any = _blocking.open
     p.replace(io, "open", new)
     p.replace(builtins, "open", new)

@@ -1,24 +1,29 @@
-"""Emulated waiting of `os`: for children, and for pipes and terminals.
+"""Emulated waiting of `os`: for children, for pipes and terminals, and for the other end of a FIFO.
 
 A child's end is awaited with a pidfd (pidfd_open(2)), of which any number of threads may have one. Where that does not
 tell (any child, stopped children), a worker OS thread waits with WNOWAIT, which reaps nothing: the child is reaped by
 the calling thread afterwards, so a worker whose thread was interrupted takes nothing away.
 
-os.read and os.write look first whether the descriptor is ready, one system call of poll(2); files always are.
+os.read and os.write look first whether the descriptor is ready, one system call of poll(2); files always are. What
+moves bytes between two descriptors (os.sendfile, os.splice) is called in non-blocking mode: that it may begin does not
+say that it comes to its end.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import stat
+import sys
+from collections.abc import Callable
 from typing import Any
 
-from coro.emulation import _blocking
+from coro.emulation import _blocking, _kernel_waits
 from coro.emulation._modules import buffered as _buffered
 from coro.emulation._modules import select as _select
 from coro.emulation._plan import Plan
 
-__all__ = ["plan"]
+__all__ = ["open_file", "plan"]
 
 _waitpid: Any = os.waitpid
 _wait3: Any = getattr(os, "wait3", None)
@@ -27,9 +32,16 @@ _waitid: Any = getattr(os, "waitid", None)
 _read: Any = os.read
 _write: Any = os.write
 _readv: Any = getattr(os, "readv", None)
+_writev: Any = getattr(os, "writev", None)
+_sendfile: Any = getattr(os, "sendfile", None)
+_splice: Any = getattr(os, "splice", None)
+_eventfd_read: Any = getattr(os, "eventfd_read", None)
+_open: Any = os.open
 _system: Any = os.system
 _register_at_fork: Any = os.register_at_fork
 _PIPE_BUF = getattr(select, "PIPE_BUF", 512)
+_O_PATH = getattr(os, "O_PATH", 0)
+_AT_FDCWD = -2 if sys.platform == "darwin" else -100
 
 
 def _await_child(pid: int, options: int) -> None:
@@ -98,10 +110,10 @@ def _ready(fd: Any, writing: bool) -> bool:
     """Wait until a descriptor in blocking mode is ready; False if the original has to be called as it is."""
     if not isinstance(fd, int) or fd < 0 or not _blocking.in_thread_of_loop():
         return False
-    if not _blocking.poll_now(fd, select.POLLOUT if writing else select.POLLIN):
+    while not _blocking.poll_now(fd, select.POLLOUT if writing else select.POLLIN):
         if not _buffered.waits(fd, writing):
             return False  # the original says why
-        _blocking.wait_fd(fd, writing)
+        _blocking.wait_fd(fd, writing)  # another thread may be quicker
     return True
 
 
@@ -136,6 +148,103 @@ def write(fd: int, data: Any, /) -> int:
             return done
 
 
+def writev(fd: int, buffers: Any, /) -> int:
+    """Write several buffers; see os.writev. More than a pipe takes at once is written in pieces."""
+    if not _ready(fd, True):
+        return _writev(fd, buffers)  # type: ignore[no-any-return]
+    return write(fd, b"".join(buffers))
+
+
+def eventfd_read(fd: int) -> int:
+    """Read an eventfd value; see os.eventfd_read."""
+    _ready(fd, False)
+    return _eventfd_read(fd)  # type: ignore[no-any-return]
+
+
+def _move(source: int, target: int, call: Callable[[], int]) -> int:
+    """Move bytes from one descriptor to another: call it in non-blocking mode until it has moved some."""
+    ends = source, target
+    while True:
+        blocking = [fd for fd in ends if os.get_blocking(fd)]
+        for fd in blocking:
+            os.set_blocking(fd, False)
+        try:
+            return call()
+        except BlockingIOError:
+            if _blocking.poll_now(source, select.POLLIN):
+                waits_for = target if not _blocking.poll_now(target, select.POLLOUT) else None
+            else:
+                waits_for = source
+            if waits_for not in (*blocking, None):
+                raise  # the program has put it into non-blocking mode
+        finally:
+            for fd in blocking:
+                os.set_blocking(fd, True)
+        if waits_for is None:
+            _blocking.sleep_thread(0.001)  # a pipe may have room, but not for a piece as large as the next one is
+        else:
+            _blocking.wait_fd(waits_for, waits_for == target)
+
+
+def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **named: Any) -> int:
+    """Copy bytes from one descriptor to another; see os.sendfile."""
+    known = isinstance(out_fd, int) and isinstance(in_fd, int) and isinstance(count, int) and count > 0
+    if more or named or not known or not isinstance(offset, int | None) or not _blocking.in_thread_of_loop():
+        return _sendfile(out_fd, in_fd, offset, count, *more, **named)  # type: ignore[no-any-return]
+    done = 0
+    while done < count:
+        at = None if offset is None else offset + done
+        try:
+            sent = _move(in_fd, out_fd, lambda at=at: _sendfile(out_fd, in_fd, at, count - done))  # type: ignore[misc]
+        except OSError:
+            if done:
+                break
+            raise
+        if not sent:
+            break
+        done += sent
+    _blocking.fair()
+    return done
+
+
+def splice(
+    src: int, dst: int, count: int, offset_src: int | None = None, offset_dst: int | None = None, flags: int = 0
+) -> int:
+    """Transfer bytes between a pipe and another descriptor; see os.splice."""
+
+    def call() -> int:
+        return _splice(src, dst, count, offset_src, offset_dst, flags)  # type: ignore[no-any-return]
+
+    known = isinstance(src, int) and isinstance(dst, int) and isinstance(flags, int)
+    if not known or flags & getattr(os, "SPLICE_F_NONBLOCK", 2) or not _blocking.in_thread_of_loop():
+        return call()
+    return _move(src, dst, call)
+
+
+def open_file(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    """Open a file for low level IO; see os.open. A FIFO's other end, or the carrier of a line, is awaited by the calling
+    coro thread only."""
+    if (
+        isinstance(flags, int)
+        and not flags & (os.O_NONBLOCK | _O_PATH)
+        and _blocking.in_thread_of_loop()
+        and _waits_for_other_end(path, dir_fd)
+    ):
+        sys.audit("open", path, None, flags)
+        folder = _AT_FDCWD if dir_fd is None else dir_fd
+        return _kernel_waits.open_path(folder, os.fsencode(path), flags | os.O_CLOEXEC, mode, path)
+    return _open(path, flags, mode, dir_fd=dir_fd)  # type: ignore[no-any-return]
+
+
+def _waits_for_other_end(path: Any, dir_fd: int | None) -> bool:
+    try:
+        found = os.stat(path, dir_fd=dir_fd)
+    except (OSError, TypeError, ValueError):
+        return False
+    # Memory devices, /dev/null and so on, have the first number; see null(4).
+    return stat.S_ISFIFO(found.st_mode) or (stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) != 1)
+
+
 def system(command: Any) -> int:
     """Execute the command in a subshell; see os.system. Runs in a worker OS thread."""
     if not _blocking.in_thread_of_loop():
@@ -163,5 +272,8 @@ def enclose_hooks() -> None:
 
 def plan(p: Plan) -> None:
     """What to replace."""
-    for function in (waitpid, wait, wait3, wait4, waitid, read, readv, write, system, register_at_fork):
+    for function in (waitpid, wait, wait3, wait4, waitid, read, readv, write, writev, system, register_at_fork):
         p.replace(os, function.__name__, function)
+    for function in (sendfile, splice, eventfd_read):
+        p.replace(os, function.__name__, function)
+    p.replace(os, "open", open_file)

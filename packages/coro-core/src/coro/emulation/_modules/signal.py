@@ -8,6 +8,9 @@ goes on unless the handler has raised. Otherwise a coro thread of its own runs t
 SIGINT with Python's own handler comes under this, too: it raises KeyboardInterrupt in the main thread, as without
 coro, wherever that is blocked. Where no coro thread is the main thread, SIGINT ends the loop.
 
+sigwait() and its variants look for a pending signal without waiting, and wait for a descriptor that tells of one, see
+signalfd(2). For as long as they wait the signals are blocked for the OS thread, as they are in one that waits for them.
+
 SIGTERM, unless the program has a handler, does what it does to a program with OS threads: it ends the process, at once
 and even while C code blocks it. Children of `multiprocessing` are ended like that.
 """
@@ -18,12 +21,14 @@ import contextlib
 import errno
 import os
 import signal
+from collections.abc import Iterator
+from time import monotonic
 from typing import Any
 
 from coro._poll import events
 from coro._runtime import scheduler
 from coro._sync.local import ThreadLocal
-from coro.emulation import _blocking
+from coro.emulation import _blocking, _kernel_waits
 from coro.emulation._plan import Plan
 
 __all__ = ["give_back", "handler_has_run", "let_sigterm_end", "plan", "take_over"]
@@ -207,10 +212,10 @@ def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
     and to block them for the OS thread would block them for all."""
     main = _blocking.get_main()
     if not main or not _blocking.in_thread_of_loop() or scheduler.current().id == main:
-        return _pthread_sigmask(how, mask)  # type: ignore[no-any-return]
+        return _mask_of_os_thread(how, mask)
     before: set[Any] = getattr(_masks, "mask", _NONE)
     if before is _NONE:
-        before = _pthread_sigmask(signal.SIG_BLOCK, ())
+        before = _mask_of_os_thread(signal.SIG_BLOCK, ())
     given = {_by_name(number) for number in mask}
     if how == signal.SIG_BLOCK:
         after = before | given
@@ -224,6 +229,95 @@ def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
     return before
 
 
+#: Signals that are blocked for the OS thread because somebody waits for them -> how many do.
+_awaited: dict[int, int] = {}
+
+
+def _mask_of_os_thread(how: int, mask: Any) -> set[Any]:
+    """pthread_sigmask() for what the program itself has blocked."""
+    if not _awaited:
+        return _pthread_sigmask(how, mask)  # type: ignore[no-any-return]
+    given = set(mask)
+    before: set[Any] = _pthread_sigmask(how, given) - _awaited.keys()
+    if how != signal.SIG_UNBLOCK:
+        for number in given & _awaited.keys():
+            del _awaited[number]  # blocked for good
+    _pthread_sigmask(signal.SIG_BLOCK, _awaited.keys())
+    return before
+
+
+@contextlib.contextmanager
+def _blocked_for_wait(signals: set[int]) -> Iterator[None]:
+    before = _pthread_sigmask(signal.SIG_BLOCK, signals)
+    mine = {number for number in signals if number in _awaited or number not in before}
+    for number in mine:
+        _awaited[number] = _awaited.get(number, 0) + 1
+    try:
+        yield
+    finally:
+        over = []
+        for number in mine & _awaited.keys():
+            _awaited[number] -= 1
+            if not _awaited[number]:
+                del _awaited[number]
+                over.append(number)
+        _pthread_sigmask(signal.SIG_UNBLOCK, over)
+
+
+#: Seconds between two looks where the system has no descriptor for signals.
+_LOOK = 0.02
+
+
+def _await_signal(signals: set[int], timeout: float | None) -> Any:
+    """What sigtimedwait() finds in at most so many seconds."""
+    found = _sigtimedwait(signals, 0)
+    if found is not None:
+        return found
+    deadline = None if timeout is None else monotonic() + timeout
+    with _blocked_for_wait(signals):
+        try:
+            fd = _kernel_waits.signal_descriptor(signals)
+        except OSError:
+            fd = -1
+        try:
+            while True:
+                found = _sigtimedwait(signals, 0)
+                left = None if deadline is None else deadline - monotonic()
+                if found is not None or (left is not None and left <= 0):
+                    return found
+                if fd >= 0:
+                    _blocking.wait_fd(fd, False, left)
+                else:
+                    _blocking.sleep_thread(_LOOK if left is None else min(left, _LOOK))
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+
+def sigtimedwait(sigset: Any, timeout: float, /) -> Any:
+    """Like sigwaitinfo(), but with a timeout in seconds; see signal.sigtimedwait. Suspends only the calling coro
+    thread."""
+    if not _blocking.in_thread_of_loop() or not isinstance(timeout, (int, float)) or not timeout > 0:
+        return _sigtimedwait(sigset, timeout)
+    return _await_signal(set(sigset), timeout)
+
+
+def sigwaitinfo(sigset: Any, /) -> Any:
+    """Wait synchronously for a signal of the set, and return what is known of it; see signal.sigwaitinfo. Suspends only
+    the calling coro thread."""
+    if not _blocking.in_thread_of_loop():
+        return _sigwaitinfo(sigset)
+    return _await_signal(set(sigset), None)
+
+
+def sigwait(sigset: Any, /) -> Any:
+    """Wait for a signal of the set, and return its number; see signal.sigwait. Suspends only the calling coro
+    thread."""
+    if not _blocking.in_thread_of_loop():
+        return _sigwait(sigset)
+    return _by_name(_await_signal(set(sigset), None).si_signo)
+
+
 def _by_name(number: int) -> int:
     if number not in signal.valid_signals():
         raise ValueError(f"signal number {number} out of range [1; {signal.NSIG - 1}]")
@@ -233,6 +327,9 @@ def _by_name(number: int) -> int:
         return number
 
 
+_sigwait: Any = getattr(signal, "sigwait", None)
+_sigwaitinfo: Any = getattr(signal, "sigwaitinfo", None)
+_sigtimedwait: Any = getattr(signal, "sigtimedwait", None)
 _pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
 _raise_signal: Any = signal.raise_signal
 
@@ -244,4 +341,8 @@ def plan(p: Plan) -> None:
     p.replace(signal, "signal", emulated_signal)
     p.replace(signal, "getsignal", getsignal)
     p.replace(signal, "pause", pause)
+    if _sigtimedwait is not None:
+        p.replace(signal, "sigwait", sigwait)
+        p.replace(signal, "sigwaitinfo", sigwaitinfo)
+        p.replace(signal, "sigtimedwait", sigtimedwait)
     p.replace(signal, "raise_signal", raise_signal)

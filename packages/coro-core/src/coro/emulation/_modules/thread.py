@@ -39,6 +39,7 @@ _sentinel_native: Any = getattr(_native, "_set_sentinel", None)
 _set_name_native: Any = getattr(_native, "set_name", None)
 _get_name_native: Any = getattr(_native, "_get_name", None)
 _name_limit: int | None = getattr(_native, "_NAME_MAXLEN", None)  # bytes
+_start_code: Any = threading.Thread.start.__code__
 _inherit_context: bool = bool(getattr(sys.flags, "thread_inherit_context", 0))
 
 
@@ -139,8 +140,25 @@ def start_thread_object(function: Any, args: tuple[Any, ...]) -> int:
     """What threading.Thread.start() calls before 3.13: the thread object says whether it is a daemon."""
     if not _blocking.in_thread_of_loop():
         return int(_start_native(function, args))
-    owner = function.__self__
-    return _spawn(_Record(None, bool(owner.daemon)), function, args, {}, owner.name)
+    owner = _thread_object(function)
+    if owner is None:
+        return _spawn(_Record(None, True), function, args, {}, None)
+    return _spawn(_Record(None, bool(owner.daemon)), function, args, {}, str(owner.name))
+
+
+def _thread_object(function: Any) -> threading.Thread | None:
+    """The object whose start() has come here; None: it cannot be seen. Debuggers and profilers put a callable of their
+    own around the method that is to run; then it is what start(), in a frame below, works for."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, threading.Thread):
+        return owner
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _start_code:
+            found = frame.f_locals.get("self")
+            return found if isinstance(found, threading.Thread) else None
+        frame = frame.f_back
+    return None
 
 
 def start_joinable_thread(function: Any, handle: Any = None, daemon: bool = True) -> Any:
@@ -164,10 +182,9 @@ def start_joinable_thread(function: Any, handle: Any = None, daemon: bool = True
             raise
         return handle
     sys.audit("_thread.start_joinable_thread", function, 1 if daemon else 0, handle)
-    owner = getattr(function, "__self__", None)
-    name = getattr(owner, "name", None)
+    owner = _thread_object(function)
     try:
-        _spawn(_Record(handle, bool(daemon)), function, (), {}, name if isinstance(name, str) else None)
+        _spawn(_Record(handle, bool(daemon)), function, (), {}, None if owner is None else str(owner.name))
     except BaseException:
         handle._state = _NEW
         raise
