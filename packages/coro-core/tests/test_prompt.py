@@ -199,7 +199,8 @@ def test_code_and_programs_run_in_a_loop(tmp_path):
     done = command(program)
     assert done.returncode == 1
     assert done.stderr.splitlines()[1] == f'  File "{program}", line 1, in <module>'
-    assert command(tmp_path / "none.py").returncode == 1
+    done = command(tmp_path / "none.py")
+    assert done.returncode == 2 and done.stderr.startswith("coro: can't open file ")
 
 
 @pytest.mark.parametrize(

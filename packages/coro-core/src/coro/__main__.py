@@ -1,9 +1,12 @@
 """``python -m coro``: Python with a loop that runs.
 
     python -m coro                          a prompt; each input runs in a thread of the loop
-    python -m coro PROGRAM.py [ARGUMENT...] the program as the main thread of a loop
+    python -m coro PROGRAM [ARGUMENT...]    the program as the main thread of a loop
+    python -m coro -m MODULE [ARGUMENT...]  the same for a module
     python -m coro -c CODE [ARGUMENT...]    the same for code on the command line
     ... | python -m coro                    the same for code from stdin
+    python -m coro --emulate ...            the same for what was written for OS threads; so are its children that run
+                                            the same Python
 
 A line editor waits in the kernel and knows nothing of a loop, and Python delivers Ctrl-C to the main OS thread. So the
 prompt has that one, and the loop runs in another: while somebody types, the threads of the loop go on. An input is
@@ -20,7 +23,6 @@ from __future__ import annotations
 import codeop
 import ctypes
 import os
-import runpy
 import signal
 import sys
 import threading
@@ -30,6 +32,8 @@ from types import CodeType
 from typing import Any
 
 import coro
+from coro import emulation
+from coro._entry import program
 from coro._runtime import scheduler
 from coro.backdoor._client import line_editing
 from coro.backdoor._complete import complete
@@ -38,16 +42,19 @@ __all__ = ["main"]
 
 HISTORY = "~/.coro_history"
 #: Modules whose frames stand before those of the user in a traceback, beside this one.
-_BETWEEN = ("coro._entry.loop", "runpy")
+_BETWEEN = ("coro._entry.loop", "coro._entry.program", "coro.emulation._install", "runpy")
 #: Seconds between two looks at signals while an input runs: one that comes just before the wait does not end it.
 LOOK = 0.5
 #: Seconds that the threads of the loop have for their ends together: what coro.run() gives them, and a little more.
 END = 7.0
 
 USAGE = """\
-usage: python -m coro                           Python's prompt in a running loop
-       python -m coro PROGRAM.py [ARGUMENT...]  run a program as a thread of a loop
-       python -m coro -c CODE [ARGUMENT...]     run code as a thread of a loop
+usage: python -m coro                               Python's prompt in a running loop
+       python -m coro PROGRAM [ARGUMENT...]         run a program as a thread of a loop
+       python -m coro -m MODULE [ARGUMENT...]       run a module as a thread of a loop
+       python -m coro -c CODE [ARGUMENT...]         run code as a thread of a loop
+       python -m coro --emulate PROGRAM|-m|-c ...   run what was written for OS threads, unchanged: its threads are
+                                                    threads of the loop, also in children that run the same Python
 """
 
 
@@ -240,12 +247,9 @@ class _Prompt:
             raise SyntaxError(str(exc) or type(exc).__name__) from None
 
 
-def _run_code(source: str, name: str) -> None:
-    """Run code as the main thread of a loop."""
-    module = types.ModuleType("__main__")
-    vars(module)["coro"] = coro
-    sys.modules["__main__"] = module
-    coro.run(exec, compile(source, name, "exec"), vars(module))
+def _is_complete(arguments: list[str]) -> bool:
+    """Do they say what to run?"""
+    return len(arguments) > 1 if arguments[0] in ("-c", "-m") else not arguments[0].startswith("-")
 
 
 def main() -> Any:
@@ -254,23 +258,33 @@ def main() -> Any:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE, end="")
         return 0
+    emulate = arguments[:1] == ["--emulate"]
+    arguments = arguments[emulate:]
     sys.path[0:1] = [""] if not sys.flags.safe_path else []
+    names = {} if emulate else {"coro": coro}
     try:
-        if arguments[:1] == ["-c"] and len(arguments) > 1:
-            sys.argv = ["-c", *arguments[2:]]
-            return _run_code(arguments[1], "<string>")
-        if arguments and not arguments[0].startswith("-"):
-            sys.argv = arguments
-            if not sys.flags.safe_path:
-                sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
-            coro.run(runpy.run_path, arguments[0], run_name="__main__")
-            return 0
-        if arguments:
+        if (arguments and not _is_complete(arguments)) or (emulate and not arguments and sys.stdin.isatty()):
             sys.stderr.write(USAGE)
             return 2
+        if emulate:
+            emulation.inherit_by_children()
+            coro.install_thread_emulation()
+        if arguments[:1] == ["-c"]:
+            sys.argv = ["-c", *arguments[2:]]
+            return program.run_code(arguments[1], "<string>", **names)
+        if arguments[:1] == ["-m"]:
+            sys.argv = arguments[1:]
+            sys.path[0:1] = [os.getcwd()] if not sys.flags.safe_path else []
+            return program.run_module(arguments[1])
+        if arguments:
+            sys.argv = arguments
+            return program.run_file(arguments[0])
         sys.argv = [""]
         if not sys.stdin.isatty():
-            return _run_code(sys.stdin.read(), "<stdin>")
+            return program.run_code(sys.stdin.read(), "<stdin>", **names)
+    except program.NoSuchProgram as e:
+        sys.stderr.write(f"coro: {e}\n")
+        return 2
     except BaseException:
         # Python reports it, with the exit code that goes with its class; only the beginning of the traceback goes.
         hook = sys.excepthook

@@ -375,3 +375,28 @@ def test_the_mask_while_somebody_waits_for_a_signal():
             raise AssertionError(wrong)
     """
     )
+
+
+def test_what_asks_about_the_functions_of_os():
+    assert emulated(
+        HELPERS
+        + """
+    import shutil
+
+    def main():
+        print(os.open in os.supports_dir_fd, shutil.rmtree.avoids_symlink_attacks)
+        for wrong in (2**40, -(2**40)):
+            try:
+                io.FileIO(wrong)
+            except TypeError:
+                print("TypeError")
+        r, w = os.pipe()
+        os.close(w)
+        try:
+            io.FileIO(r, opener=None, mode="q")
+        except ValueError:
+            print("ValueError")
+        with io.FileIO(mode="r", file=r) as file:
+            print(file.read(), repr(file) == f"<_io.FileIO name={r} mode='rb' closefd=True>")
+    """
+    ) == ["True True", "TypeError", "TypeError", "ValueError", "b'' True"]

@@ -20,7 +20,17 @@ from typing import Any
 from coro.emulation._blockers import Blocker, check
 from coro.emulation._warning import EmulationWarning
 
-__all__ = ["Blocker", "EmulationWarning", "check", "install", "installed", "is_installed", "original", "uninstall"]
+__all__ = [
+    "Blocker",
+    "EmulationWarning",
+    "check",
+    "inherit_by_children",
+    "install",
+    "installed",
+    "is_installed",
+    "original",
+    "uninstall",
+]
 
 _ever = False
 
@@ -75,6 +85,19 @@ def installed() -> Iterator[None]:
         yield
     finally:
         uninstall()
+
+
+def inherit_by_children() -> None:
+    """Have children that run ``sys.executable`` run their program as ``python -m coro --emulate`` does, from the next
+    install() on.
+
+    That command calls it for its program. It concerns `subprocess`, the start methods of `multiprocessing`, and
+    ``os.exec*``, ``os.spawn*`` and ``os.posix_spawn*``. Forked children without another program are emulated in any
+    case.
+    """
+    from coro.emulation import _children
+
+    _children.inherit()
 
 
 def original(name: str) -> Any:

@@ -983,7 +983,7 @@ cpdef bint may_wait(file) except -1:
     cdef int kind
     try:
         found = stat_of(file)
-    except (OSError, TypeError, ValueError):
+    except (OSError, OverflowError, TypeError, ValueError):
         return False
     kind = found.st_mode & 0o170000
     if kind == 0o020000:               # a character device
@@ -1038,6 +1038,42 @@ def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
     if opens_waiting is None:
         opens_waiting = make_open()
     return opens_waiting(file, mode, buffering, encoding, errors, newline, closefd, opener)
+
+
+cdef object real_raw = _io.FileIO
+cdef object open_descriptor = None     # os.open as the emulation has it, see know_open()
+
+
+def know_open(function):
+    """What opens a FIFO that has no other end yet."""
+    global open_descriptor
+    open_descriptor = function
+
+
+@cython.binding(True)
+def make_raw(cls, *args, **kwargs):
+    """The call of the class that stands for ``io.FileIO``, or of one that a program has derived from it.
+
+    It is made here because what is compiled has no frame: the original may warn of its caller's line."""
+    cdef object opener
+    if cls.__dict__.get("_native") is not real_raw:
+        return type.__call__(cls, *args, **kwargs)
+    if here() is None or not (args or "file" in kwargs):
+        return real_raw(*args, **kwargs)
+    file = args[0] if args else kwargs["file"]
+    opener = args[3] if len(args) > 3 else kwargs.get("opener")
+    if opener is not None and not isinstance(file, int):
+        args, kwargs = args[:3], {**kwargs, "opener": StopsAtWaiting(opener)}
+        try:
+            return real_raw(*args, **kwargs)
+        except Waits as waits:
+            fd = waits.fd
+        kwargs["opener"] = lambda path, flags: fd
+    elif type(file) is bool or not may_wait(file):
+        return real_raw(*args, **kwargs)
+    elif not isinstance(file, int):
+        args, kwargs = args[:3], {**kwargs, "opener": open_descriptor}
+    return type.__call__(cls, *args, **kwargs)
 
 
 def write_unraisable(exc, function):

@@ -19,6 +19,7 @@ import abc
 import fcntl
 import io
 import os
+import re
 import select
 import types
 import warnings
@@ -150,6 +151,10 @@ def waits(fd: int, writing: bool) -> bool:
 
 class WaitingFile(_FileIO):  # type: ignore[misc,valid-type]
     """A descriptor that may not be ready: reading and writing suspend a coro thread until it is."""
+
+    def __repr__(self) -> str:
+        text = str(super().__repr__())
+        return re.sub("^<(WaitingFile|FileIO) ", "<_io.FileIO ", text)
 
     def _wait(self, writing: bool) -> None:
         fd = self.fileno()

@@ -62,24 +62,7 @@ def make_open() -> Any:
 class _FileName(_buffered.Name):
     """Of the class that stands for `io.FileIO`."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls.__dict__.get("_native") is not _FileIO:
-            return type.__call__(cls, *args, **kwargs)  # a class of the program's, which waits
-        if not _blocking.in_thread_of_loop():
-            return _FileIO(*args, **kwargs)
-        return _make_raw(cls, *args, **kwargs)
-
-
-def _make_raw(cls: Any, file: Any, mode: str = "r", closefd: bool = True, opener: Any = None) -> Any:
-    if opener is not None and not isinstance(file, int):
-        try:
-            return _FileIO(file, mode, closefd, _blocking.StopsAtWaiting(opener))
-        except _blocking.Waits as found:
-            fd = found.fd
-        return type.__call__(cls, file, mode, closefd, lambda path, flags: fd)
-    if isinstance(mode, str) and _blocking.may_wait(file):
-        return type.__call__(cls, file, mode, closefd, None if isinstance(file, int) else _os.open_file)
-    return _FileIO(file, mode, closefd)
+    __call__ = _blocking.make_raw
 
 
 def _make_name() -> Any:
@@ -137,6 +120,7 @@ def give_back_standard_streams() -> None:
 
 def plan(p: Plan) -> None:
     """What to replace."""
+    _blocking.know_open(_os.open_file)
     p.replace(io, "FileIO", _make_name())
     new: Any = _blocking.open
     p.replace(io, "open", new)
