@@ -13,6 +13,9 @@ also between the taking of a lock and the block that gives it back.  So what bot
 deques, whose single operations are atomic under the GIL, in an order in which whoever comes second sees what the
 first has done.  Workers, in which no signal handler runs, have a lock among themselves.
 
+Calls that the thread emulation sends here have a pool of their own without a bound. They stand for calls that block an
+OS thread each in the program as it was written, and may wait for one another: for locks in a database, say.
+
 Cost: two OS thread switches and one wake of the poller, about 30 to 60 us a call; 8 MiB of address space a
 worker. Rejected: concurrent.futures (joins its threads at exit, and imports a lot), one OS thread per call
 (four times the cost).
@@ -102,8 +105,8 @@ def _cannot_start(e: BaseException) -> bool:
 class _Pool:
     """The workers of one process.  Invariant: every queued job has a worker that will come for it."""
 
-    def __init__(self) -> None:
-        self.most = DEFAULT_MAX_WORKERS
+    def __init__(self, most: int = DEFAULT_MAX_WORKERS) -> None:
+        self.most = most
         self.forks = 0  # between the first process and this one
         self.counted = 0  # what the scheduler was told of our workers
         self.reset()
@@ -212,11 +215,13 @@ class _Pool:
 
 
 _pool = _Pool()
+_unbounded = _Pool(sys.maxsize)
 
 
 def _after_fork_in_child() -> None:
-    _pool.forks += 1
-    _pool.reset()
+    for pool in (_pool, _unbounded):
+        pool.forks += 1
+        pool.reset()
 
 
 def _end_child(error: BaseException | None) -> NoReturn:
@@ -282,9 +287,18 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     thread.
     """
     scheduler._check_function(function)
+    return _run_in(_pool, function, args, kwargs)  # type: ignore[no-any-return]
+
+
+def _in_thread_of_its_own(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """As in_thread(), however many do the same: for the thread emulation."""
+    return _run_in(_unbounded, function, args, kwargs)
+
+
+def _run_in(pool: _Pool, function: Any, args: Any, kwargs: Any) -> Any:
     job = _Job(function, args, kwargs, contextvars.copy_context(), scheduler._running_thread())
     try:
-        _pool.submit(job)
+        pool.submit(job)
         while not job.done:
             scheduler._suspend_offloaded(job)
     except BaseException:
@@ -293,7 +307,7 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
             # Not into local variables: the traceback of the interruption keeps this frame, perhaps for long.
             job.result = job.error = None
         with contextlib.suppress(ValueError):
-            _pool.jobs.remove(job)  # nobody has begun it
+            pool.jobs.remove(job)  # nobody has begun it
         job.call = None
         raise
     job.thread = None
@@ -302,7 +316,7 @@ def in_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
             raise job.error
         finally:
             job.error = None  # the traceback names this frame: no cycle
-    return job.result  # type: ignore[no-any-return]
+    return job.result
 
 
 def set_max_workers(number: int) -> int:
@@ -326,11 +340,12 @@ def get_max_workers() -> int:
 
 def statistics() -> dict[str, int]:
     """Figures for debugging: workers, idle and busy ones, queued jobs, jobs finished since the start."""
+    pools = (_pool, _unbounded)
     return {
-        "workers": len(_pool.places),
-        "idle": len(_pool.idle),
-        "busy": _pool.busy,
-        "queued": len(_pool.jobs),
-        "finished": _pool.finished,
+        "workers": sum(len(pool.places) for pool in pools),
+        "idle": sum(len(pool.idle) for pool in pools),
+        "busy": sum(pool.busy for pool in pools),
+        "queued": sum(len(pool.jobs) for pool in pools),
+        "finished": sum(pool.finished for pool in pools),
         "most": _pool.most,
     }

@@ -19,9 +19,9 @@ import coro
 def start(tmp_path):
     """The beginning of a program that finds modules by the names of two blocking ones."""
     (tmp_path / "pyodbc.py").write_text("name = __name__\n")
-    (tmp_path / "MySQLdb").mkdir()
-    (tmp_path / "MySQLdb" / "__init__.py").write_text("from . import _mysql\n")
-    (tmp_path / "MySQLdb" / "_mysql.py").write_text("")
+    (tmp_path / "mariadb").mkdir()
+    (tmp_path / "mariadb" / "__init__.py").write_text("from . import _mariadb\n")
+    (tmp_path / "mariadb" / "_mariadb.py").write_text("")
     return START.format(folder=str(tmp_path))
 
 
@@ -49,17 +49,17 @@ def test_what_is_loaded_before_is_named_by_the_installation(start):
     outcome = program(
         start
         + """
-import MySQLdb
+import mariadb
 print([blocker.library for blocker in coro.emulation.check()])
 coro.install_thread_emulation()
 """
     )
-    assert outcome.lines == ["['mysqlclient']"]
-    assert outcome.err.startswith("<string>:9: EmulationWarning: mysqlclient (MySQLdb._mysql) blocks")
+    assert outcome.lines == ["['mariadb']"]
+    assert outcome.err.startswith("<string>:9: EmulationWarning: mariadb (mariadb._mariadb) blocks")
 
 
 def test_without_emulation_nobody_warns(start):
-    outcome = program(start + "import MySQLdb, pyodbc\nprint(len(coro.emulation.check()))\n")
+    outcome = program(start + "import mariadb, pyodbc\nprint(len(coro.emulation.check()))\n")
     assert outcome.lines == ["2"] and outcome.err == ""
     outcome = program(
         start

@@ -155,3 +155,25 @@ def main():
 coro.run(main)
 """
     ) == ["[1, 1, 4, 27, 256]"]
+
+
+def test_uvicorns_own_choice_is_a_loop_that_suspends(tmp_path):
+    """It takes uvloop where that is installed; the names of both of its interfaces are told apart from it."""
+    folder = tmp_path / "uvicorn" / "loops"
+    folder.mkdir(parents=True)
+    for name in (folder.parent / "__init__.py", folder / "__init__.py"):
+        name.write_text("")
+    (folder / "auto.py").write_text("def auto_loop_factory(): return 'uvloop'\n")
+    (folder / "asyncio.py").write_text("def asyncio_loop_factory(): return 'asyncio'\n")
+    program = f"""
+        import coro, sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        {{}}
+        coro.install_thread_emulation()
+        from uvicorn.loops import auto
+        print(auto.auto_loop_factory(), hasattr(auto, "auto_loop_setup"))
+        coro.uninstall_thread_emulation()
+        print(auto.auto_loop_factory())
+    """
+    for before in ("", "import uvicorn.loops.auto"):
+        assert ok(program.format(before)) == ["asyncio False", "uvloop"]

@@ -14,7 +14,7 @@ modules to be replaced only when they are.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from coro.emulation._blockers import Blocker, check
@@ -28,6 +28,7 @@ __all__ = [
     "install",
     "installed",
     "is_installed",
+    "offload",
     "original",
     "uninstall",
 ]
@@ -98,6 +99,30 @@ def inherit_by_children() -> None:
     from coro.emulation import _children
 
     _children.inherit()
+
+
+def offload(name: str, *, when: Callable[..., bool] | None = None) -> None:
+    """Send the calls of a function or method to worker OS threads, wherever coro threads make them.
+
+        coro.emulation.offload("driver.Cursor.execute")
+
+    name: the module, the class if there is one, and the function, with dots between them. What is not loaded yet is
+    replaced when it is. A class in C that cannot be changed is replaced by one that is derived from it; objects that
+    exist already stay what they are.
+
+    when: called with the arguments of each call, says whether this one may wait. Others are made as ever.
+
+    It holds while the emulation is installed, be it before or after this call, and for calls from coro threads. Each
+    such call has a worker of its own: coro.offload.set_max_workers() does not bound them. If the caller is interrupted
+    it leaves at once, and the call runs to its end.
+
+    Calls of mysqlclient, confluent-kafka and pyzmq that wait, and those of pyarrow that read files, are sent to workers
+    without being named. ValueError for a name without a dot, or that is none; TypeError for another type, and for a
+    class in C that cannot be derived from.
+    """
+    from coro.emulation import _offloaded
+
+    _offloaded.add(name, when)
 
 
 def original(name: str) -> Any:

@@ -34,11 +34,11 @@ class Blocker(NamedTuple):
 
 _ASIDE = "call it with coro.in_thread()"
 _QUERY = "while a query runs"
+_FEEDS = "while it reads a Python file that one of them feeds"
 _WHILE_IT_RUNS = "as long as its own loop runs"
 _LOOP_OF_ITS_OWN = "run that loop in an OS thread: coro.in_thread(), or coro.emulation.original('threading').Thread"
 
 _TABLE = (
-    ("MySQLdb._mysql", "mysqlclient", _QUERY, "use PyMySQL, or " + _ASIDE),
     ("_mysql_connector", "mysql-connector-python", _QUERY, "connect with use_pure=True, or " + _ASIDE),
     ("mariadb._mariadb", "mariadb", _QUERY, "use PyMySQL, or " + _ASIDE),
     ("pyodbc", "pyodbc", _QUERY, _ASIDE),
@@ -51,11 +51,10 @@ _TABLE = (
     ("pycurl", "pycurl", "in perform() and select()", "use requests or httpx, or " + _ASIDE),
     ("pygit2._pygit2", "pygit2", "while it talks to a remote repository", _ASIDE),
     ("ssh2.session", "ssh2-python", "while it waits for an answer", "use paramiko, or " + _ASIDE),
-    ("zmq.backend.cython._zmq", "pyzmq", "in send, recv and poll", "use zmq.NOBLOCK and wait for its FD, or " + _ASIDE),
     ("grpc._cython.cygrpc", "grpcio", "from the first call on", "use coro-rpc, or keep it in a process of its own"),
-    ("confluent_kafka.cimpl", "confluent-kafka", "in poll(), consume() and flush()", "call poll(0), or " + _ASIDE),
+    ("pyarrow.lib", "pyarrow", _FEEDS, "read with read_csv, read_json or read_table, or " + _ASIDE),
     ("_pulsar", "pulsar-client", "while it waits for an answer", _ASIDE),
-    ("uvloop.loop", "uvloop", _WHILE_IT_RUNS, "use asyncio's own loop; " + _LOOP_OF_ITS_OWN),
+    ("uvloop.loop", "uvloop", _WHILE_IT_RUNS, "use asyncio's own loop (uvicorn: --loop asyncio), or " + _LOOP_OF_ITS_OWN),
     ("gevent._gevent_c_hub_local", "gevent", _WHILE_IT_RUNS, "do not use both in one process"),
     ("_tkinter", "tkinter", _WHILE_IT_RUNS, _LOOP_OF_ITS_OWN),
     ("PyQt5.QtCore", "PyQt5", _WHILE_IT_RUNS, _LOOP_OF_ITS_OWN),

@@ -4,7 +4,7 @@ A program that takes `_queue` or `select` out of `sys.modules` and imports it ag
 module object with the functions that block. Python modules need no such care: what they are made of comes from these.
 A finder in front of the others wraps the loader of each module with replaced names; the loader's work done, the names
 of the new module are replaced and written down in the plan, so that uninstalling puts them back. The same finder warns
-of modules that are known to block.
+of modules that are known to block, and sends calls of others to workers.
 
 Cost: one look into a dictionary per module that is imported for the first time.
 """
@@ -16,7 +16,7 @@ import types
 from importlib.machinery import BuiltinImporter, ExtensionFileLoader, ModuleSpec
 from typing import Any
 
-from coro.emulation import _blockers
+from coro.emulation import _blockers, _offloaded
 from coro.emulation._plan import Plan
 
 __all__ = ["Finder"]
@@ -56,7 +56,8 @@ class Finder:
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The module's spec with the loader wrapped; None for modules without replaced names, and for Python modules
         of the standard library."""
-        known = fullname in self.names or fullname in self.plan.makers or fullname in _blockers.KNOWN
+        any_kind = fullname in self.plan.makers or fullname in _blockers.KNOWN or fullname in _offloaded.modules
+        known = fullname in self.names or any_kind
         if not known or fullname in self.asking:
             return None
         self.asking.add(fullname)  # another finder may ask all others, too
@@ -65,7 +66,6 @@ class Finder:
         finally:
             self.asking.discard(fullname)
         own: Any = None if spec is None else spec.loader
-        any_kind = fullname in self.plan.makers or fullname in _blockers.KNOWN
         changed = any_kind and hasattr(own, "exec_module")
         if own is not BuiltinImporter and not isinstance(own, ExtensionFileLoader) and not changed:
             return None
@@ -87,6 +87,7 @@ class Finder:
         """Replace the names of a module that was just loaded."""
         _blockers.warn_of(module.__name__, stacklevel=3)  # the line with the import
         self.plan.make_all(module)
+        _offloaded.replace_in(module)
         for name, new in self.names.get(module.__name__, ()):
             if vars(module).get(name, new) is not new:
                 self.plan.set(module, name, new)

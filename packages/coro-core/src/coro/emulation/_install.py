@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coro._runtime import scheduler
-from coro.emulation import _blockers, _blocking, _children, _fresh, _instances, _originals
+from coro.emulation import _blockers, _blocking, _children, _fresh, _instances, _offloaded, _originals
 from coro.emulation._modules import (
     asyncio,
     buffered,
@@ -136,6 +136,7 @@ def install() -> None:
         _state.finder = finder
         finder.put_in_front()
         _show_originals_to_own_modules()
+        _offloaded.apply(plan)
         threading.take_over_main(plan)
         files.take_over_standard_streams()
         problems = _instances.exchange()
@@ -184,6 +185,7 @@ def uninstall() -> None:
     _blocking.set_main(0, _real_threading.main_thread().ident)
     signal.give_back()
     foreign.undo()
+    _offloaded.apply(None)
     if _state.finder is not None:
         _state.finder.take_out()
         _state.finder = None

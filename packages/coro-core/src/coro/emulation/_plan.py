@@ -92,6 +92,17 @@ class Plan:
         for _, names in modules_to_patch():
             self._look_through(names)
 
+    def replace_now(self, owner: Any, name: str, new: Any) -> None:
+        """Replace one thing when all others have been, here and in whatever module has it under other names."""
+        old = vars(owner)[name]
+        others, self.mapped = self.mapped, {id(old): (old, new)}
+        try:
+            self.set(owner, name, new)
+            for _, names in modules_to_patch():
+                self._look_through(names)
+        finally:
+            self.mapped = {**others, **self.mapped}
+
     def _look_through(self, names: dict[str, Any]) -> None:
         module = names.get("__name__")
         for name, value in list(names.items()):

@@ -6,10 +6,14 @@ that is no address, and the C function would follow it. It does without names wh
 psycopg2 waits in libpq, and psycopg 3 in C of its own. Both can be told to wait with a function in Python: psycopg2 by
 set_wait_callback(), psycopg 3 by choosing among those it has. A program that wants the C functions back says so by the
 same means after the import.
+
+uvicorn takes uvloop if that is installed, and a loop in C keeps all threads waiting. Its choice is asyncio's own loop
+here; a program that names uvloop gets it.
 """
 
 from __future__ import annotations
 
+import importlib
 import select
 import sys
 import types
@@ -39,8 +43,17 @@ def _set_wait_callback(module: types.ModuleType) -> Any:
     return vars(module)["set_wait_callback"]
 
 
+def _choose_asyncio(name: str) -> Any:
+    def make(module: types.ModuleType) -> Any:
+        return getattr(importlib.import_module("uvicorn.loops.asyncio"), name.replace("auto", "asyncio"), None)
+
+    return make
+
+
 def plan(p: Plan) -> None:
     """What to replace."""
     p.replace_in_each("trio._core._thread_cache", "set_os_thread_name", lambda module: None)
+    for name in ("auto_loop_factory", "auto_loop_setup"):
+        p.replace_in_each("uvicorn.loops.auto", name, _choose_asyncio(name))
     p.replace_in_each("psycopg2.extensions", "set_wait_callback", _set_wait_callback)
     p.replace_in_each("psycopg.waiting", "wait", lambda module: vars(module)["wait_selector"])
