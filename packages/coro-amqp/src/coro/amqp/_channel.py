@@ -5,14 +5,17 @@ matching there is. A thread that is interrupted leaves its Reply in the queue, m
 comes, its effect is undone where that matters: a message that `basic_get` fetched goes back, a subscription is
 cancelled.
 
-With recovery a channel outlives connections. `delivery_tag` numbers go on after the last of the connection before, and
-what is settled with an older number is refused (StaleDelivery), because the broker counts anew.
+The broker numbers deliveries from 1 for each opening of a channel, and what it gets a number for belongs to the channel
+that has the number of the channel now. So a delivery is settled only on the opening that it came by: `_record` is the
+protocol's record of the present one, and anything else is StaleDelivery, with nothing sent. With recovery a channel
+outlives connections. `delivery_tag` numbers go on after the last of the connection before.
 
 Public methods are named and ordered as in the specification's classes, then come conveniences.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -40,6 +43,7 @@ from coro.log import Facility
 
 if TYPE_CHECKING:
     from coro.amqp._client import client
+    from coro.amqp._protocol import _Channel
 
 __all__ = ["channel"]
 
@@ -93,6 +97,7 @@ class channel:
         self.closed = False
         self.active = True  # False: the broker has asked for no more messages (channel.flow)
         self._link: Link | None = None  # None while there is no connection
+        self._record: _Channel | None = None  # of the present opening
         self._replies: deque[Reply] = deque()
         self._confirms: Confirms | None = None
         self._on_return: list[Callable[[Message], object]] = []
@@ -121,13 +126,27 @@ class channel:
             self._answer(message)
         elif message.consumer_tag in self._former:
             if not self._former[message.consumer_tag]:
-                message.reject(True)
+                self._return_unseen(message)
         elif self.ack_discards:
             self._discard(message)
 
     def _discard(self, message: Message) -> None:
         LOG("delivery for an unknown consumer", message.consumer_tag, message.routing_key)
-        message.ack()
+        with contextlib.suppress(StaleDelivery):
+            message.ack()
+
+    def _return_unseen(self, message: Message) -> None:
+        """Back to its queue with a message that no consumer has seen. If the channel has been closed, right behind the
+        message perhaps, the broker has done that."""
+        with contextlib.suppress(StaleDelivery):
+            message.reject(True)
+
+    def _say(self, method: Method) -> None:
+        """Send a method in the reader; nothing if the broker has closed the channel in the packet being handled."""
+        link = self._link
+        if link is not None and self._record is not None and self._record.is_open:
+            link.protocol.send_method(self.num, method)
+            link.flush()
 
     def _take_return(self, message: Message) -> None:
         found = self._confirms.take_return(message) if self._confirms is not None else None
@@ -147,9 +166,7 @@ class channel:
             self._end(ChannelClosed(method.reply_code, method.reply_text, method.class_id, method.method_id))
         elif isinstance(method, spec.channel.flow):
             self.active = method.active
-            assert self._link is not None
-            self._link.protocol.send_method(self.num, spec.channel.flow_ok(method.active))
-            self._link.flush()
+            self._say(spec.channel.flow_ok(method.active))
         else:
             if isinstance(method, spec.channel.close_ok):
                 self._overtake()
@@ -178,8 +195,8 @@ class channel:
     def _cancelled(self, method: spec.basic.cancel) -> None:
         """The broker has ended a subscription: its queue was deleted, or moved (consumer cancel notification)."""
         found = self.consumers.get(method.consumer_tag)
-        if not method.nowait and self._link is not None:
-            self._link.protocol.send_method(self.num, spec.basic.cancel_ok(method.consumer_tag))
+        if not method.nowait:
+            self._say(spec.basic.cancel_ok(method.consumer_tag))
         if found is not None:
             error = ChannelClosed(0, "the broker cancelled the consumer; was its queue deleted?", 60, 30)
             self._end_consumer(found, error)
@@ -213,13 +230,13 @@ class channel:
             self._confirms.fail(reason)
         for each in list(self.consumers.values()):
             self._end_consumer(each, error)
-        self._link = None
+        self._link = self._record = None
 
     def _lost(self, error: AMQPError) -> None:
         """The connection is lost, and there may be another."""
-        if self._link is not None:
-            self._tag_base = self._settled_to = max(self._tag_base, self._link.protocol.last_tag(self.num))
-        self._link = None
+        if self._record is not None:
+            self._tag_base = self._settled_to = self._record.last_tag
+        self._link = self._record = None
         self._former.clear()
         self._fail(error)
         self._tx_lost = self._tx_open
@@ -258,7 +275,7 @@ class channel:
 
     def _open(self, link: Link, out_of_band: str = "", undo: Callable[[Any], object] | None = None) -> None:
         def opened(_: object) -> None:
-            link.protocol.own(self.num, self, self._tag_base, not self._in_tx)
+            self._record = link.protocol.own(self.num, self, self._tag_base, not self._in_tx)
 
         self._ask(spec.channel.open(out_of_band), (spec.channel.open_ok,), on_reply=opened, undo=undo, link=link)
 
@@ -591,11 +608,8 @@ class channel:
             self._steps.append(found)
 
         def undo(answer: spec.basic.consume_ok) -> None:
-            link = self._link
-            if link is not None:
-                self._former[answer.consumer_tag] = no_ack
-                link.protocol.send_method(self.num, spec.basic.cancel(answer.consumer_tag, True))
-                link.flush()
+            self._former[answer.consumer_tag] = no_ack
+            self._say(spec.basic.cancel(answer.consumer_tag, True))
 
         try:
             self._ask(method, (spec.basic.consume_ok,), on_reply=begin, undo=undo)
@@ -655,7 +669,7 @@ class channel:
 
         def give_back(what: Message | spec.basic.get_empty) -> None:
             if isinstance(what, Message) and not no_ack:
-                what.reject(True)
+                self._return_unseen(what)
 
         method = spec.basic.get(0, queue, no_ack)
         answer = self._ask(method, (Message, spec.basic.get_empty), undo=give_back)
@@ -669,7 +683,8 @@ class channel:
     def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
         """Tell the broker that a message is dealt with; ``multiple``: and all before it on this channel, 0 being all.
 
-        Raises StaleDelivery for a message of an earlier connection. ``message.ack()`` also knows of a second time.
+        Raises StaleDelivery, and sends nothing, for a message that came before the channel was closed or opened again.
+        ``message.ack()`` also knows of a second time.
         """
         link = self._settling(delivery_tag, multiple)
         link.protocol.ack(self.num, delivery_tag - self._tag_base if delivery_tag else 0, multiple)
@@ -694,17 +709,17 @@ class channel:
 
     def _settling(self, delivery_tag: int, multiple: bool) -> Link:
         """The connection to send an acknowledgement on, which must be the one that the message came by."""
-        link = self._link
-        if link is None or not link.alive:
+        link, record = self._link, self._record
+        if link is None or not link.alive or record is None or not record.is_open:
             raise StaleDelivery(
                 f"message {delivery_tag} came by a channel that has ended; the broker delivers it again"
             )
         if delivery_tag <= self._tag_base and delivery_tag:
             raise StaleDelivery(
-                f"message {delivery_tag} came by an earlier connection; the broker delivers it again on this one"
+                f"message {delivery_tag} came before the channel was opened again; the broker delivers it again"
             )
         if multiple:
-            self._settled_to = max(self._settled_to, delivery_tag or link.protocol.last_tag(self.num))
+            self._settled_to = max(self._settled_to, delivery_tag or record.last_tag)
             link.protocol.be_direct(self.num, False)
         if self._in_tx:
             self._tx_open = True

@@ -89,7 +89,7 @@ cdef enum:
 
 # The states of a channel; and what a message came with.
 cdef enum:
-    CHANNEL_OPENING, CHANNEL_OPEN, CHANNEL_CLOSING
+    CHANNEL_OPENING, CHANNEL_OPEN, CHANNEL_CLOSING, CHANNEL_CLOSED
 cdef enum:
     DELIVER, GET_OK, RETURNED, PUBLISH
 
@@ -462,7 +462,8 @@ cdef class Message:
 
 @cython.final
 cdef class _Channel:
-    # What the protocol knows of a channel that is not closed.
+    # What the protocol knows of a channel, from its opening to its closing. A number that is used again gets another
+    # record, so what keeps one (a message, the owner) knows whether the channel is still the one that it came on.
     cdef int number
     cdef int state
     cdef Message message        # whose content is not complete
@@ -471,8 +472,12 @@ cdef class _Channel:
     cdef list chunks
     cdef object owner           # becomes `channel` of the messages
     cdef uint64_t tag_base      # added to delivery tags
-    cdef uint64_t last_tag
+    cdef readonly uint64_t last_tag     # the highest number of a message that has come
     cdef bint direct            # acknowledgements need not go by the owner
+
+    @property
+    def is_open(self):
+        return self.state == CHANNEL_OPEN
 
 
 cdef str same_or_new(text t, str before):
@@ -742,7 +747,16 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         return found
 
     cdef int forget(self, int number) except -1:
-        self.channels.pop(number, None)
+        """The channel is closed: nothing is sent on behalf of its messages any more."""
+        cdef _Channel channel = self.channels.pop(number)
+        channel.state = CHANNEL_CLOSED
+        self.last = None
+        return 0
+
+    cdef int forget_all(self) except -1:
+        for channel in self.channels.values():
+            (<_Channel>channel).state = CHANNEL_CLOSED
+        self.channels.clear()
         self.last = None
         return 0
 
@@ -791,14 +805,12 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
             self.frame(0, spec.connection.close_ok())
             if self.at != CLOSING:
                 self.at = CLOSED
-            self.channels.clear()
-            self.last = None
+            self.forget_all()
         elif what == CONNECTION_CLOSE_OK:
             if self.at != CLOSING:
                 raise ProtocolError("expected connection.close-ok only after connection.close, got it now", 503)
             self.at = CLOSED
-            self.channels.clear()
-            self.last = None
+            self.forget_all()
         else:
             if what not in self.expected.get(self.at, ()):
                 wanted = ", ".join(sorted(name_of(each) for each in self.expected.get(self.at, ()))) or "nothing yet"
@@ -1269,7 +1281,8 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
     def own(self, int number, owner, uint64_t tag_base=0, bint direct=True):
         """For a client: messages of this channel get ``owner`` as their ``channel``, and numbers after ``tag_base``.
 
-        direct: ``Message.ack`` need not go by the owner. StateError when the channel is closed.
+        direct: ``Message.ack`` need not go by the owner. Returns the record of this opening of the channel, which has
+        ``is_open`` and ``last_tag``, the highest number of a message that came. StateError when the channel is closed.
         """
         cdef _Channel channel = self.find(number)
         if channel is None:
@@ -1278,17 +1291,13 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         channel.tag_base = tag_base
         channel.last_tag = tag_base
         channel.direct = direct
+        return channel
 
     def be_direct(self, int number, bint direct):
         """Change what ``own`` has set; nothing if the channel is closed."""
         cdef _Channel channel = self.find(number)
         if channel is not None:
             channel.direct = direct
-
-    def last_tag(self, int number):
-        """The highest number of a message that came on this channel, 0 if it is closed."""
-        cdef _Channel channel = self.find(number)
-        return 0 if channel is None else channel.last_tag
 
     def abandon(self):
         """The connection broke: nothing can be sent any more."""
