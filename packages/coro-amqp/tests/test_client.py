@@ -437,6 +437,88 @@ def test_a_get_that_times_out_loses_nothing() -> None:
 
 
 @in_loop
+@pytest.mark.parametrize("workers", [1, 3])
+def test_run_raises_why_the_broker_ended_the_consumer(workers: int) -> None:
+    with testing.Broker() as broker, open_client(broker) as client:
+        channel = client.channel()
+        channel.queue_declare("q")
+        consumer = client.channel().consume("q")
+        handled = []
+
+        def handle(message) -> None:
+            handled.append(message.body)
+            channel.queue_delete("q")
+
+        channel.basic_publish(b"x", routing_key="q")
+        with pytest.raises(amqp.AMQP_Consumer_Closed, match="cancelled the consumer") as caught:
+            consumer.run(handle, workers)
+        assert isinstance(caught.value.__cause__, amqp.ChannelClosed) and handled == [b"x"]
+        with pytest.raises(amqp.AMQP_Consumer_Closed):
+            consumer.run(handle, workers)
+        with pytest.raises(amqp.StateError, match="without a callback"):
+            client.channel().basic_consume(channel.queue_declare().queue, callback=print).run(handle)
+
+
+@in_loop
+def test_what_on_error_raises_ends_run_as_it_is() -> None:
+    class Wrong(Exception):
+        pass
+
+    def stop(message, exc) -> None:
+        raise exc
+
+    def handle(message) -> None:
+        raise Wrong(message.body)
+
+    with testing.Broker() as broker, open_client(broker) as client:
+        channel = client.channel()
+        channel.queue_declare("q")
+        channel.basic_publish(b"x", routing_key="q")
+        with pytest.raises(Wrong, match="x"):
+            channel.consume("q").run(handle, workers=2, on_error=stop)
+        channel.close()
+        assert client.channel().basic_get("q").body == b"x"
+
+
+@in_loop
+@pytest.mark.parametrize("early", [False, True])
+def test_run_until_an_event_finishes_what_has_begun(early: bool) -> None:
+    with testing.Broker() as broker, open_client(broker) as client:
+        channel = client.channel()
+        channel.queue_declare("q")
+        for i in range(10):
+            channel.basic_publish(str(i), routing_key="q")
+        stopping, busy, finish = coro.event(), coro.event(), coro.event()
+        handled = []
+
+        def handle(message) -> None:
+            handled.append(message)
+            if len(handled) == 2:
+                busy.set()
+            finish.wait()
+
+        if early:
+            stopping.set()
+            channel.consume("q").run(handle, workers=2, until=stopping)
+        else:
+            thread = coro.spawn(channel.consume("q").run, handle, workers=2, until=stopping)
+            busy.wait()
+            stopping.set()
+            coro.yield_slice()
+            finish.set()
+            thread.get(HANG)
+        done = len(handled)
+        assert done == (0 if early else 2)
+        channel.close()
+        assert client.channel().queue_declare("q", passive=True).message_count == 10 - done
+        stopping.clear()
+        other = client.channel().consume("q")
+        thread = coro.spawn(other.run, lambda message: other.cancel(), until=stopping)
+        thread.get(HANG)
+        assert not any("until" in str(each.name) for each in coro.all_threads.values() if each is not coro.current())
+
+
+@in_loop
 def test_workers_acknowledge_after_success_and_reject_after_failure() -> None:
     with testing.Broker() as broker, open_client(broker) as client, client.channel() as channel:
         channel.queue_declare("dead")

@@ -8,7 +8,7 @@ stops at that number of messages without acknowledgement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import coro
 from coro.amqp import spec
@@ -142,8 +142,7 @@ class consumer:
         timeout: seconds, None for ever. Raises AMQPTimeout when it is over (nothing is lost), AMQP_Consumer_Closed when
         no more will come, with the reason chained.
         """
-        if self._callback is not None:
-            raise StateError("expected a consumer without a callback: messages of this one go to its callback")
+        self._check_inbox()
         try:
             message = self._inbox.pop(timeout)
         except coro.TimeoutError:
@@ -156,7 +155,11 @@ class consumer:
             self._relieve()
         return message
 
-    def _raise_closed(self) -> None:
+    def _check_inbox(self) -> None:
+        if self._callback is not None:
+            raise StateError("expected a consumer without a callback: messages of this one go to its callback")
+
+    def _raise_closed(self) -> NoReturn:
         why = f": {self.error}" if self.error is not None else ""
         raise AMQP_Consumer_Closed(f"consumer {self.tag!r} has ended{why}") from self.error
 
@@ -192,6 +195,8 @@ class consumer:
         workers: int = 1,
         requeue: bool = False,
         on_error: Callable[[Message, Exception], object] | None = None,
+        *,
+        until: coro.event | None = None,
     ) -> None:
         """Call ``handler(message)`` for each message in ``workers`` threads, until the consumer is cancelled.
 
@@ -200,13 +205,39 @@ class consumer:
         queue has one. ``on_error(message, exception)`` may do that in another way; without it the exception is logged.
         An interruption of a worker leaves its message to the broker, which delivers it again.
 
-        Raises AMQP_Consumer_Closed when the consumer ends for another reason than ``cancel`` and ``close``.
+        until: an event, such as ``stopping`` of a ``coro.prefork`` worker. When it is set, the consumer is closed:
+        messages that no handler has begun go back to the queue, and handlers that run may finish.
+
+        Returns when the consumer was cancelled or closed here and all handlers have returned. Raises, after they have
+        returned, AMQP_Consumer_Closed when the consumer ended for another reason. What ``on_error`` raises ends the
+        other workers and is raised as it is. StateError for a consumer with a callback; ValueError for less than one
+        worker.
         """
         if workers < 1:
             raise ValueError(f"expected at least one worker, got {workers}")
-        with coro.group() as group:
-            for number in range(workers):
-                group.spawn(self._work, handler, requeue, on_error, thread_name=f"{self.tag} worker {number}")
+        self._check_inbox()
+        closer = None
+        if until is not None:
+            closer = coro.spawn(self._close_after, until, thread_name=f"{self.tag} until", daemon=True)
+        try:
+            with coro.group() as group:
+                for number in range(workers):
+                    group.spawn(self._work, handler, requeue, on_error, thread_name=f"{self.tag} worker {number}")
+        except ExceptionGroup as failures:
+            # Of on_error, or of what it was given for a function. One is the reason why the others were ended.
+            first, *others = failures.exceptions
+            for other in others:
+                first.add_note(f"another worker ended with {type(other).__name__}: {other}")
+            raise first from first.__cause__
+        finally:
+            if closer is not None:
+                closer.shutdown()
+        if self.error is not None:
+            self._raise_closed()
+
+    def _close_after(self, until: coro.event) -> None:
+        until.wait()
+        self.close()
 
     def _work(
         self,
@@ -214,7 +245,11 @@ class consumer:
         requeue: bool,
         on_error: Callable[[Message, Exception], object] | None,
     ) -> None:
-        for message in self:
+        while True:
+            try:
+                message = self.get()
+            except AMQP_Consumer_Closed:
+                return  # `run` says so, once for all workers
             try:
                 handler(message)
             except Exception as exc:
