@@ -1,9 +1,9 @@
 """Tests look at what they did: each has an assertion that can fail.
 
-A test without any assertion passes whatever its threads returned, as long as nothing raises; an assertion of a tuple, of
-a constant or of a generator is always true. The text of the tests tells both. A helper counts if it asserts or raises
-itself, a program that a test starts if it does. Where not raising is the whole point, the test is named in `BY_RAISING`,
-with the reason.
+A test without any assertion passes whatever its threads returned, as long as nothing raises. An assertion of a tuple,
+of a constant or of a generator is always true. The text of the tests tells both. A helper counts if it asserts or
+raises itself, a program that a test starts if it does. Where not raising is the whole point, the test is named in
+`BY_RAISING`, with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BY_RAISING = {
     "test_any_bytes_give_a_value_or_the_one_error": "any error but the codec's own is foreign",
     "test_damaged_values_give_a_value_or_the_one_error": "any error but the codec's own is foreign",
     "test_reading_anything_ends": "any error but the codec's own is foreign",
-    "test_a_child_that_a_signal_handler_kept_from_being_made_counts_for_nothing": "an unraisable error is an error here",
+    "test_a_child_that_a_signal_handler_kept_from_being_made_counts_for_nothing": "unraisable is an error",
     "test_leaks": "a test of unittest inside of another one, which has to fail",
     "test_deadlock": "a test of unittest inside of another one, which has to fail",
     "test_daemons_alone_do_not_deadlock": "a deadlock raises",
