@@ -207,6 +207,44 @@ coro.run(int)
     )
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks proc(5) what a thread waits for")
+def test_c_code_that_sleeps_is_not_cut_short():
+    found, lines = reports(
+        """
+import ctypes, select, socket, struct
+
+def sleeps(name):
+    libc = ctypes.CDLL(None, use_errno=True)
+    keeps_gil = ctypes.PyDLL(None, use_errno=True)
+    one, other = socket.socketpair()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 400000))
+    room = ctypes.create_string_buffer(8)
+    calls = {
+        "usleep": lambda: libc.usleep(400000),
+        "poll": lambda: libc.poll(None, 0, 400),
+        "with the GIL": lambda: keeps_gil.usleep(400000),
+        "recv": lambda: (libc.recv(one.fileno(), room, 8, 0), ctypes.get_errno() == 11),
+    }
+    print(name, calls[name]())
+    one.close()
+    other.close()
+
+def main():
+    coro.set_watchdog(0.05)
+    for name in ("usleep", "poll", "with the GIL", "recv"):
+        coro.spawn(sleeps, name, thread_name=name).join()
+
+coro.run(main)
+"""
+    )
+    assert lines == ["usleep 0", "poll 0", "with the GIL 0", "recv (-1, True)"]
+    for name in ("usleep", "poll", "with the GIL", "recv"):
+        head, *frames = next(report for report in found if f"'{name}'" in report[0])
+        assert ", now asleep or polling in a system call that a signal would end (most recent call first):" in head
+        assert frames[0].endswith("in sleeps.<locals>.<lambda>") and re.search(r", line \d+ in ", frames[0])
+        assert frames[1].endswith(" in sleeps")
+
+
 def test_a_signal_of_ones_own_and_a_file_of_ones_own(tmp_path):
     path = tmp_path / "report"
     found, lines = reports(

@@ -35,8 +35,11 @@ def set_watchdog(seconds: float, *, file: Any = None, signum: int | None = None)
     tell (glibc, macOS), the file of the C code that it has called. It is written to the descriptor of ``file``
     (default: stderr) at the limit, at twice the limit, at four times, and so on.
 
-    The watchdog sends the signal ``signum`` to the loop's OS thread (default: SIGURG, which programs ignore by
-    default). If it interrupts system calls of other libraries, the kernel restarts them.
+    At the limit, and not before, the watchdog sends the signal ``signum`` to the loop's OS thread (default: SIGURG,
+    which programs ignore by default). The kernel restarts most system calls that it interrupts. It restarts none that
+    sleeps, polls or selects, and no call on a socket with a time limit (signal(7)). On Linux, a thread in such a call
+    gets no signal. Then the report has its Python functions, but not the file of the C code. On other systems such a
+    call ends early, with EINTR.
 
     Raises TypeError when ``seconds`` is not a number or ``file`` has no ``fileno()``; ValueError when it is below 0 or
     not between 0.01 and 86400, and for a signal that the program handles itself or that cannot be caught; OSError when

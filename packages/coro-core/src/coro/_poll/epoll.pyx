@@ -46,7 +46,7 @@ from coro._poll.descriptors cimport (
 )
 from coro._runtime.abi cimport require_abi
 from coro._runtime.likely cimport likely, unlikely
-from coro._runtime.scheduler cimport TimerTarget, coro, timer_add, timer_cancel, wake
+from coro._runtime.scheduler cimport TimerTarget, coro, sleep_note, timer_add, timer_cancel, wake
 from coro._clock.ticks cimport from_ns, now as ticks_now
 
 import signal as _signal
@@ -56,6 +56,8 @@ from coro._poll.events import _ignore_signal
 from coro.exceptions import LoopError
 
 require_abi()
+
+cdef int *asleep = sleep_note()
 
 cdef extern from *:
     """
@@ -143,7 +145,7 @@ cdef extern from *:
 
     /* Sleep at most ns.  The 64-bit time layout is the one this system call has on 32-bit systems as well. */
     static inline __attribute__((always_inline)) int
-    coro_epoll_wait(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2, coro_alarm *alarm) {
+    coro_epoll_sleep(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2, coro_alarm *alarm) {
         if (ns >= CORO_LONG_SLEEP && alarm->fd >= 0 && coro_alarm_within(alarm, ns))
             return epoll_wait(ep, ev, max, -1);
         if (ns > 0 && !*no_pwait2) {
@@ -153,6 +155,17 @@ cdef extern from *:
             *no_pwait2 = 1;              /* old kernel, or a sandbox that does not know the call */
         }
         return epoll_wait(ep, ev, max, coro_epoll_ms(ns));
+    }
+
+    /* The same, noting in *asleep that nothing else is done meanwhile. */
+    static inline __attribute__((always_inline)) int
+    coro_epoll_wait(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2, coro_alarm *alarm,
+                    int *asleep) {
+        int n;
+        __atomic_store_n(asleep, 1, __ATOMIC_RELAXED);
+        n = coro_epoll_sleep(ep, ev, max, ns, no_pwait2, alarm);
+        __atomic_store_n(asleep, 0, __ATOMIC_RELAXED);
+        return n;
     }
 
     static const char *coro_single_threaded;     /* glibc's __libc_single_threaded; NULL: there is no such thing */
@@ -168,9 +181,9 @@ cdef extern from *:
     }
 
     static int coro_epoll_wait_without_gil(int ep, struct epoll_event *ev, int max, int64_t ns, int *no_pwait2,
-                                           coro_alarm *alarm) {
+                                           coro_alarm *alarm, int *asleep) {
         PyThreadState *released = PyEval_SaveThread();
-        int n = coro_epoll_wait(ep, ev, max, ns, no_pwait2, alarm);
+        int n = coro_epoll_wait(ep, ev, max, ns, no_pwait2, alarm, asleep);
         PyEval_RestoreThread(released);     /* keeps errno */
         return n;
     }
@@ -233,8 +246,8 @@ cdef extern from *:
         int64_t rings_at, set_for
     void coro_alarm_open(coro_alarm *, int, uint64_t) nogil
     int coro_alone() noexcept
-    int coro_epoll_wait(int, epoll_event *, int, int64_t, int *, coro_alarm *)
-    int coro_epoll_wait_without_gil(int, epoll_event *, int, int64_t, int *, coro_alarm *)
+    int coro_epoll_wait(int, epoll_event *, int, int64_t, int *, coro_alarm *, int *)
+    int coro_epoll_wait_without_gil(int, epoll_event *, int, int64_t, int *, coro_alarm *, int *)
     int coro_epoll_set(int, int, int, uint32_t, uint64_t) nogil
     int coro_pidfd_open(int) nogil
     int coro_inotify_add(int, int, uint32_t) nogil
@@ -404,7 +417,7 @@ cdef class EpollPoller(EventPoller):
                 if likely(coro_alone()):
                     self.n_blocking += 1
                     n = coro_epoll_wait(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
-                                        &self.alarm)
+                                        &self.alarm, asleep)
                 else:
                     n = self.sleep_beside_others(timeout_ns)
                 if unlikely(n < 0):
@@ -438,7 +451,7 @@ cdef class EpollPoller(EventPoller):
             self.n_polls += 1
         self.n_blocking += 1
         return coro_epoll_wait_without_gil(self.epoll_fd, self.events, BUFFER_EVENTS, timeout_ns, &self.no_pwait2,
-                                           &self.alarm)
+                                           &self.alarm, asleep)
 
     cdef int dispatch(self) except -1:
         cdef epoll_event *ev

@@ -50,12 +50,14 @@ from coro._poll.descriptors cimport (EV_EOF as FLAG_EOF, EV_ERROR as FLAG_ERROR,
                                      FD_WRITE_READY, F_PROC, F_VNODE, fd_lookup, fd_state, fd_wanted, filter_of,
                                      kevent_target, new_event, new_key, ready_bit, slot_of)
 from coro._runtime.abi cimport require_abi
-from coro._runtime.scheduler cimport coro, wake, wake_error
+from coro._runtime.scheduler cimport coro, sleep_note, wake, wake_error
 
 from coro import oserrors
 from coro.exceptions import ClosedError, LoopError
 
 require_abi()
+
+cdef int *asleep = sleep_note()
 
 cdef extern from "_poll/children.h" nogil:
     int coro_child_ended(int, int *)
@@ -366,7 +368,9 @@ cdef class KqueuePoller(EventPoller):
                 if n == 0:
                     self.n_blocking += 1
                     with nogil:
+                        asleep[0] = 1
                         n = coro_kq_call(self.kq, self.batch.items + first, left, self.events, ROOM, timeout_ns)
+                        asleep[0] = 0
                 self.woke_up()
             if n < 0:
                 self.failed(-n)

@@ -126,6 +126,7 @@ cdef class Poller:
 cdef coro running_thread()
 cdef PyObject *running_borrowed() except NULL      # the same without a reference: the loop keeps a running thread alive
 cdef object whoever()
+cdef coro current_or_none()
 cdef object suspend(coro me, int kind, object what)
 cdef object suspend_outside(coro me, int kind, object what, bint os_thread)
 cdef object suspend_fd(coro me, int kind, int fd)
@@ -143,6 +144,8 @@ cdef bint others_run() noexcept
 cdef bint is_foreign() noexcept
 cdef void count_io(int delta) noexcept
 cdef bint looks_with_gil() noexcept
+cdef int *sleep_note() noexcept
+cdef const int64_t *slice_beginning() noexcept
 cdef coro spawn_internal(object fun, tuple args, bint daemon)
 cdef Poller poller()
 cdef int timer_add(TimerTarget t, int64_t when_ticks) except -1

@@ -189,6 +189,7 @@ cdef extern from "_runtime/timers.h":
     ctypedef struct coro_timer_entry:
         int64_t when
         coro_timer *timer
+    int coro_watchdog_asleep
     ctypedef struct coro_timer_heap:
         coro_timer_entry *entries
         size_t count

@@ -6,7 +6,13 @@
 
    C functions have no Python frame. The handler takes down the addresses of its own stack with backtrace(3), where the
    C library has that, and the OS thread finds out afterwards in which files they are: asking the dynamic linker is
-   nothing for a handler. backtrace() is called once before the first report, as its first call loads a library. */
+   nothing for a handler. backtrace() is called once before the first report, as its first call loads a library.
+
+   A signal would end some system calls early, whatever its handler's flags say: those that sleep, poll or select
+   (signal(7), "Interruption of system calls and library functions by signal handlers"). Linux tells in proc(5) which
+   one an OS thread is blocked in. If it is one of these, the watchdog sends no signal and reads the frames itself, by
+   process_vm_readv(2), which gives an error for memory that is gone. The report is written only if the thread is still
+   in the same call afterwards, so that nothing has changed meanwhile. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -19,7 +25,10 @@
 #include <time.h>
 #include <unistd.h>
 #ifdef __linux__
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #endif
@@ -35,6 +44,8 @@ enum { NOTHING = 0, REPORT = 1, FIND_HOLDER = 2 };
 enum { LOOKS_PER_LIMIT = 8 };
 /* Of C functions: how many are looked at, and milliseconds that the OS thread waits for the handler. */
 enum { MOST_CALLS = 48, WAIT_FOR_CALLS = 50 };
+
+int coro_watchdog_asleep;
 
 static const volatile uint64_t *slices, *passes;
 static coro_look look;
@@ -68,6 +79,25 @@ add_seconds(coro_text *l)
     coro_text_add(l, " s");
 }
 
+/* The first line of a report; `where` says more about where it is, or is empty. */
+static void
+add_head(coro_text *l, coro_who *who, const char *where)
+{
+    memset(who, 0, sizeof(*who));
+    look(who);
+    coro_text_add(l, "coro watchdog: ");
+    if (who->running) {
+        coro_text_thread(l, who);
+        coro_text_add(l, " has run for ");
+    } else {
+        coro_text_add(l, "the loop has not come round for ");
+    }
+    add_seconds(l);
+    coro_text_add(l, where);
+    coro_text_add(l, who->frames_known ? " (most recent call first):\n" : "\n");
+    coro_text_flush(l);
+}
+
 /* In the handler, on the loop's OS thread. */
 static void
 report(void)
@@ -75,20 +105,8 @@ report(void)
     coro_who who;
     coro_text l;
     int gil = PyGILState_Check();
-    memset(&who, 0, sizeof(who));
-    look(&who);
     coro_text_begin(&l, report_fd);
-    coro_text_add(&l, "coro watchdog: ");
-    if (who.running) {
-        coro_text_thread(&l, &who);
-        coro_text_add(&l, " has run for ");
-    } else {
-        coro_text_add(&l, "the loop has not come round for ");
-    }
-    add_seconds(&l);
-    coro_text_add(&l, gil ? "" : ", now in a system call or waiting for a lock or the GIL");
-    coro_text_add(&l, who.frames_known ? " (most recent call first):\n" : "\n");
-    coro_text_flush(&l);
+    add_head(&l, &who, gil ? "" : ", now in a system call or waiting for a lock or the GIL");
     if (who.frames_known) {
         coro_interp_dump(report_fd, target_state);
     }
@@ -157,6 +175,131 @@ find_holder(void)
     }
 #endif
 }
+
+#if defined(__linux__)
+/* Calls that a signal ends early. */
+static const long cut_short[] = {
+    SYS_clock_nanosleep, SYS_nanosleep, SYS_ppoll, SYS_pselect6, SYS_epoll_pwait, SYS_rt_sigtimedwait, SYS_rt_sigsuspend,
+    SYS_io_getevents, SYS_restart_syscall,
+#ifdef SYS_poll
+    SYS_poll, SYS_select, SYS_epoll_wait, SYS_pause,
+#endif
+#ifdef SYS__newselect
+    SYS__newselect,
+#endif
+#ifdef SYS_epoll_pwait2
+    SYS_epoll_pwait2,
+#endif
+#ifdef SYS_semop
+    SYS_semop, SYS_semtimedop, SYS_msgrcv, SYS_msgsnd,
+#endif
+#ifdef SYS_clock_nanosleep_time64
+    SYS_clock_nanosleep_time64, SYS_ppoll_time64, SYS_pselect6_time64, SYS_rt_sigtimedwait_time64,
+    SYS_semtimedop_time64,
+#endif
+};
+
+/* Calls that a signal ends early if the socket has a time limit (SO_RCVTIMEO, SO_SNDTIMEO). */
+static const long cut_with_limit[] = {
+    SYS_connect, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_accept4, SYS_read,
+    SYS_write, SYS_readv, SYS_writev,
+#ifdef SYS_accept
+    SYS_accept,
+#endif
+};
+
+enum { SYSCALL_ROOM = 256 };
+
+/* What proc(5) says of the loop's OS thread: the number and arguments of its system call. 0: it says nothing. */
+static int
+read_syscall(char *line)
+{
+    char path[64];
+    ssize_t got;
+    int fd;
+    snprintf(path, sizeof(path), "/proc/self/task/%lu/syscall", target_state->native_thread_id);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    got = read(fd, line, SYSCALL_ROOM - 1);
+    close(fd);
+    line[got < 0 ? 0 : got] = 0;
+    return got > 0;
+}
+
+static int
+has_limit(int fd, int option)
+{
+    struct timeval limit = {0, 0};
+    socklen_t size = sizeof(limit);
+    return getsockopt(fd, SOL_SOCKET, option, &limit, &size) == 0 && (limit.tv_sec != 0 || limit.tv_usec != 0);
+}
+
+static int
+is_cut_short(const char *line)
+{
+    long number;
+    unsigned long first;
+    size_t i;
+    if (sscanf(line, "%ld %lx", &number, &first) != 2) {
+        return 0; /* "running" */
+    }
+    for (i = 0; i < sizeof(cut_short) / sizeof(*cut_short); i++) {
+        if (number == cut_short[i]) {
+            return 1;
+        }
+    }
+    for (i = 0; i < sizeof(cut_with_limit) / sizeof(*cut_with_limit); i++) {
+        if (number == cut_with_limit[i]) {
+            return has_limit((int)first, SO_RCVTIMEO) || has_limit((int)first, SO_SNDTIMEO);
+        }
+    }
+    return 0;
+}
+
+static int
+peek(void *to, const void *from, size_t size)
+{
+    struct iovec there = {to, size}, here = {(void *)from, size};
+    return process_vm_readv(getpid(), &there, 1, &here, 1, 0) == (ssize_t)size;
+}
+
+/* Report on an OS thread that must not get a signal now. The text waits in a pipe until it is known to be true. Returns
+   0 if a signal will do, 1 when that is done, -1 if the thread has gone on meanwhile. */
+static int
+report_blocked(uint64_t present)
+{
+    char before[SYSCALL_ROOM], after[SYSCALL_ROOM], bytes[1024];
+    coro_who who;
+    coro_text l;
+    ssize_t got, ignored;
+    int ends[2], same;
+    if (!read_syscall(before) || !is_cut_short(before) || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+        return 0;
+    }
+    coro_text_begin(&l, ends[1]);
+    add_head(&l, &who, ", now asleep or polling in a system call that a signal would end");
+    if (who.frames_known) {
+        coro_interp_dump_blocked(ends[1], target_state, peek);
+    }
+    close(ends[1]);
+    same = read_syscall(after) && strcmp(before, after) == 0 && present == *slices + *passes;
+    while (same && (got = read(ends[0], bytes, sizeof(bytes))) > 0) {
+        ignored = write(report_fd, bytes, (size_t)got);
+        (void)ignored;
+    }
+    close(ends[0]);
+    return same ? 1 : -1;
+}
+#else
+static int
+report_blocked(uint64_t present)
+{
+    (void)present;
+    return 0;
+}
+#endif
 
 static double
 now(void)
@@ -282,7 +425,7 @@ watch(void *argument)
         }
         present = *slices + *passes;
         stalled = now() - since;
-        if (!watching || present != last) {
+        if (!watching || present != last || __atomic_load_n(&coro_watchdog_asleep, __ATOMIC_RELAXED)) {
             last = present;
             since = now();
             next = mine.limit;
@@ -302,18 +445,20 @@ watch(void *argument)
                 find_holder();
             }
         } else if (stalled >= next) {
-            next *= 2;
+            int done;
             report_tenths = (unsigned)(stalled * 10);
-            answered = 0;
-            asked = 1;
-            asked_at = now();
-            request = REPORT;
-            reported = 1;
-            pthread_kill(target, signal_number);
-        } else if (stalled >= mine.limit / 2) {
-            /* Perhaps it is only idle: then this makes its poll return. More than once, because one signal may come
-               just before the poll begins. */
-            pthread_kill(target, signal_number);
+            done = report_blocked(present);
+            if (done >= 0) {
+                next *= 2;
+            }
+            if (done == 0) {
+                answered = 0;
+                asked = 1;
+                asked_at = now();
+                request = REPORT;
+                reported = 1;
+                pthread_kill(target, signal_number);
+            }
         }
         pthread_mutex_unlock(&lock);
         if (reported) {

@@ -6,8 +6,9 @@
    OS thread. The signal handler there writes which thread runs, and its Python functions. So the thread describes
    itself: nothing it looks at can change meanwhile, and it works while the GIL is held by somebody else or not at all.
 
-   An idle loop stands still, too. The same signal interrupts its poll, so that it comes round, which is progress. Where
-   the loop waits for the GIL, the other OS threads are asked who holds it.
+   An idle loop stands still, too; it says so while it sleeps in its poller, which is no longer than the system call:
+   afterwards it may have to wait for the GIL. Where it does, the other OS threads are asked who holds it. No signal is
+   sent before the limit, and on Linux none while it would end a system call early: see watchdog.c.
 
    Rejected:
      faulthandler.dump_traceback_later()  has to be re-armed all the time, walks the frames of running threads from
@@ -15,7 +16,7 @@
      a Python OS thread                   needs the GIL, which is what may be missing
      SIGALRM or SIGPROF timers            programs and profilers use them
 
-   Cost: an OS thread that wakes 8 times per limit; while idle the loop comes round up to 4 times per limit. */
+   Cost: an OS thread that wakes 8 times per limit; two stores for each sleep in the poller. */
 #ifndef CORO_WATCHDOG_H
 #define CORO_WATCHDOG_H
 
@@ -27,6 +28,9 @@
 #if defined(__GNUC__)
 #pragma GCC visibility push(hidden)
 #endif
+
+/* 1 while the loop sleeps in its poller, or in a wait that takes its place. */
+extern int coro_watchdog_asleep;
 
 /* What to watch, and who tells what runs, in a signal handler on the loop's OS thread; before anything else. */
 void coro_watchdog_init(const uint64_t *slices, const uint64_t *passes, coro_look look);

@@ -26,6 +26,7 @@
 #endif
 
 static int no_errno; /* always 0 */
+static int always = 1, in_doubt;
 coro_interp_facts coro_interp_known = {.ctypes_errno = &no_errno};
 
 /* C stack that one level of the recursion counter is allowed to use, and what is kept free for the last levels. */
@@ -42,6 +43,7 @@ coro_interp_setup(size_t stack_size)
                                                    : stack_size / 2 / BYTES_PER_LEVEL;
     int bears = levels > 1000000 ? 1000000 : (int)levels;
     coro_interp_known.collecting = &PyInterpreterState_Get()->gc.collecting;
+    coro_interp_known.doubt = in_doubt ? &always : coro_interp_known.collecting;
 #if PY_VERSION_HEX < 0x030C0000
     coro_interp_known.limit_3_11 = bears;
     coro_interp_known.limit = &PyInterpreterState_Get()->ceval.recursion_limit;
@@ -55,6 +57,13 @@ coro_interp_setup(size_t stack_size)
     coro_interp_known.running_loop = offsetof(_PyThreadStateImpl, asyncio_running_loop);
     coro_interp_known.running_task = offsetof(_PyThreadStateImpl, asyncio_running_task);
 #endif
+}
+
+void
+coro_interp_doubt(void)
+{
+    in_doubt = 1;
+    coro_interp_known.doubt = &always;
 }
 
 void
@@ -461,26 +470,36 @@ coro_interp_trace_parked(PyThreadState *ts, coro_interp *s, struct _PyInterprete
      the bottom of a thread state's chain (3.15);
      the frame between a class that is called and its __init__ (3.13 and newer, once the call is specialised). It lies
      on the data stack like any other and belongs to the thread, but its code is static and read-only. */
+static inline PyObject *
+executable_of(const struct _PyInterpreterFrame *f)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    return (PyObject *)f->f_code;
+#elif PY_VERSION_HEX < 0x030D0000
+    return f->owner == FRAME_OWNED_BY_CSTACK ? NULL : (PyObject *)f->f_code;
+#elif PY_VERSION_HEX < 0x030E0000
+    return f->owner == FRAME_OWNED_BY_CSTACK ? NULL : f->f_executable;
+#else
+    return f->owner >= FRAME_OWNED_BY_INTERPRETER ? NULL : PyStackRef_AsPyObjectBorrow(f->f_executable);
+#endif
+}
+
+static inline int
+is_of_program(PyObject *executable)
+{
+#if PY_VERSION_HEX < 0x030D0000
+    (void)executable;
+    return 1;
+#else
+    return PyCode_Check(executable) && !(((PyCodeObject *)executable)->co_flags & CO_NO_MONITORING_EVENTS);
+#endif
+}
+
 static inline PyCodeObject *
 code_of(const struct _PyInterpreterFrame *f)
 {
-#if PY_VERSION_HEX < 0x030C0000
-    return f->f_code;
-#elif PY_VERSION_HEX < 0x030D0000
-    return f->owner == FRAME_OWNED_BY_CSTACK ? NULL : f->f_code;
-#else
-    PyObject *executable;
-#if PY_VERSION_HEX < 0x030E0000
-    executable = f->owner == FRAME_OWNED_BY_CSTACK ? NULL : f->f_executable;
-#else
-    executable = f->owner >= FRAME_OWNED_BY_INTERPRETER ? NULL : PyStackRef_AsPyObjectBorrow(f->f_executable);
-#endif
-    if (executable == NULL || !PyCode_Check(executable)
-        || (((PyCodeObject *)executable)->co_flags & CO_NO_MONITORING_EVENTS)) {
-        return NULL;
-    }
-    return (PyCodeObject *)executable;
-#endif
+    PyObject *executable = executable_of(f);
+    return executable != NULL && is_of_program(executable) ? (PyCodeObject *)executable : NULL;
 }
 
 #if CORO_HAS_LOCAL_RAISE
@@ -560,6 +579,32 @@ coro_interp_relink(const coro_interp_link *links, int count)
     }
 }
 
+enum { MOST_FRAMES = 100 };
+
+/* Where the frame is in its code, in bytes, or -1 if it is being entered: tracebacks leave it out, too. `start` is where
+   the instructions are, `code` perhaps a copy of the object. */
+static int
+place_in(const struct _PyInterpreterFrame *f, const PyCodeObject *code, const char *start)
+{
+    const char *at = (const char *)NEXT_INSTRUCTION(f);
+    if (f->owner != FRAME_OWNED_BY_GENERATOR && at < start + code->_co_firsttraceable * (int)sizeof(_Py_CODEUNIT)) {
+        return -1;
+    }
+    return (int)(at - start);
+}
+
+static void
+dump_line(int line, coro_text *text)
+{
+    coro_text_add(text, "\", line ");
+    if (line < 0) {
+        coro_text_add(text, "?");
+    } else {
+        coro_text_number(text, (unsigned)line);
+    }
+    coro_text_add(text, " in ");
+}
+
 void
 coro_interp_dump(int fd, PyThreadState *ts)
 {
@@ -572,29 +617,109 @@ coro_interp_dump(int fd, PyThreadState *ts)
 #else
     f = ts->current_frame;
 #endif
-    for (; f != NULL && depth < 100; f = f->previous, depth++) {
+    for (; f != NULL && depth < MOST_FRAMES; f = f->previous, depth++) {
         PyCodeObject *code = code_of(f);
-        const char *start, *at;
-        int line;
-        if (code == NULL) {
+        int place = code == NULL ? -1 : place_in(f, code, (const char *)_PyCode_CODE(code));
+        if (place < 0) {
             continue;
         }
-        start = (const char *)_PyCode_CODE(code);
-        at = (const char *)NEXT_INSTRUCTION(f);
-        if (f->owner != FRAME_OWNED_BY_GENERATOR && at < start + code->_co_firsttraceable * (int)sizeof(_Py_CODEUNIT)) {
-            continue; /* being entered: tracebacks leave it out, too */
-        }
-        line = PyCode_Addr2Line(code, (int)(at - start));
         coro_text_add(&text, "  File \"");
         coro_text_name(&text, code->co_filename, '"');
-        coro_text_add(&text, "\", line ");
-        if (line < 0) {
-            coro_text_add(&text, "?");
-        } else {
-            coro_text_number(&text, (unsigned)line);
-        }
-        coro_text_add(&text, " in ");
+        dump_line(PyCode_Addr2Line(code, place), &text);
         coro_text_name(&text, code->co_qualname, 0);
+        coro_text_add(&text, "\n");
+        coro_text_flush(&text);
+    }
+}
+
+/* What the OS thread of the watchdog has copied; there is one at a time. */
+static struct {
+    struct _PyInterpreterFrame frame;
+    PyCodeObject code;
+    union {
+        PyUnicodeObject object;
+        PyASCIIObject ascii;
+        char bytes[sizeof(PyCompactUnicodeObject) + 4 * (CORO_TEXT_LONGEST_NAME + 1)];
+    } name;
+    union {
+        PyBytesObject object;
+        char bytes[64 * 1024];
+    } lines;
+} peeked;
+
+/* A name that was copied, or "?" where it cannot be. */
+static void
+dump_peeked_name(PyObject *name, coro_peek peek, char quote, coro_text *text)
+{
+    size_t size, length;
+    PyObject *copy = NULL;
+    if (peek(&peeked.name, name, sizeof(PyASCIIObject)) && Py_TYPE(&peeked.name.ascii) == &PyUnicode_Type
+        && peeked.name.ascii.state.compact && peeked.name.ascii.length >= 0) {
+        length = (size_t)peeked.name.ascii.length;
+        if (length > CORO_TEXT_LONGEST_NAME) {
+            length = CORO_TEXT_LONGEST_NAME + 1;
+        }
+        size = (peeked.name.ascii.state.ascii ? sizeof(PyASCIIObject) : sizeof(PyCompactUnicodeObject))
+            + length * peeked.name.ascii.state.kind;
+        if (size <= sizeof(peeked.name) && peek(&peeked.name, name, size)) {
+            peeked.name.ascii.length = (Py_ssize_t)length;
+            copy = (PyObject *)&peeked.name;
+        }
+    }
+    coro_text_name(text, copy, quote);
+}
+
+/* The line of a place in the code that was copied, or -1. */
+static int
+peeked_line(int place, coro_peek peek)
+{
+    PyObject *table = peeked.code.co_linetable;
+    size_t size;
+    if (!peek(&peeked.lines, table, sizeof(PyBytesObject)) || Py_TYPE(&peeked.lines.object) != &PyBytes_Type) {
+        return -1;
+    }
+    size = offsetof(PyBytesObject, ob_sval) + (size_t)Py_SIZE(&peeked.lines.object) + 1;
+    if (size > sizeof(peeked.lines) || !peek(&peeked.lines, table, size)) {
+        return -1;
+    }
+    peeked.code.co_linetable = (PyObject *)&peeked.lines;
+#if PY_VERSION_HEX < 0x030C0000
+    peeked.code._co_linearray = NULL;
+#else
+    peeked.code._co_monitoring = NULL;
+#endif
+    return PyCode_Addr2Line(&peeked.code, place);
+}
+
+void
+coro_interp_dump_blocked(int fd, PyThreadState *ts, coro_peek peek)
+{
+    struct _PyInterpreterFrame *f;
+    coro_text text;
+    int depth = 0, place;
+#if CORO_HAS_CFRAME
+    _PyCFrame innermost;
+    f = peek(&innermost, ts->cframe, sizeof(innermost)) ? innermost.current_frame : NULL;
+#else
+    f = ts->current_frame;
+#endif
+    coro_text_begin(&text, fd);
+    for (; f != NULL && depth < MOST_FRAMES && peek(&peeked.frame, f, sizeof(peeked.frame)); depth++) {
+        PyObject *executable = executable_of(&peeked.frame);
+        f = peeked.frame.previous;
+        if (executable == NULL || !peek(&peeked.code, executable, sizeof(peeked.code))
+            || Py_TYPE(&peeked.code) != &PyCode_Type || !is_of_program((PyObject *)&peeked.code)) {
+            continue;
+        }
+        place = place_in(&peeked.frame, &peeked.code,
+                         (const char *)executable + offsetof(PyCodeObject, co_code_adaptive));
+        if (place < 0 || place >= Py_SIZE(&peeked.code) * (int)sizeof(_Py_CODEUNIT)) {
+            continue;
+        }
+        coro_text_add(&text, "  File \"");
+        dump_peeked_name(peeked.code.co_filename, peek, '"', &text);
+        dump_line(peeked_line(place, peek), &text);
+        dump_peeked_name(peeked.code.co_qualname, peek, 0, &text);
         coro_text_add(&text, "\n");
         coro_text_flush(&text);
     }

@@ -134,6 +134,8 @@ typedef struct {
 /* Where the fields live that only internal headers name, found once by coro_interp_setup(). */
 typedef struct {
     int *collecting;           /* non-zero while the cyclic collector runs */
+    int *doubt;                /* non-zero when a switch may have to be refused: the same, or a constant from the time
+                                  on when there is more to look at than the collector (obstacle.h) */
     size_t running_loop;       /* offset of asyncio_running_loop in the thread state, 0 where there is none */
     size_t running_task;
     int *ctypes_errno;         /* what ctypes.get_errno() returns in the loop's OS thread; never NULL */
@@ -155,6 +157,9 @@ extern coro_interp_facts coro_interp_known;
 
 /* Fill coro_interp_known; `stack_size` is the size of a slot in bytes. Call with the GIL held. */
 void coro_interp_setup(size_t stack_size);
+
+/* From now on there is more to look at before a switch than the collector. */
+void coro_interp_doubt(void);
 
 /* Make `s` the state of a thread that has not run. Takes over the reference to `context` (may be NULL). */
 void coro_interp_init(coro_interp *s, PyThreadState *ts, PyObject *context, _PyStackChunk *root, PyObject **top,
@@ -215,6 +220,11 @@ void coro_interp_relink(const coro_interp_link *links, int count);
 
 /* Write the functions of a chain of frames, innermost first, to a descriptor. Async-signal-safe. */
 void coro_interp_dump(int fd, PyThreadState *ts);
+
+/* The same from another OS thread, while the one of `ts` is blocked in a system call. As nothing keeps it there, all is
+   copied with `peek`, which returns 0 for what cannot be read. Not reentrant. */
+typedef int (*coro_peek)(void *to, const void *from, size_t size);
+void coro_interp_dump_blocked(int fd, PyThreadState *ts, coro_peek peek);
 
 #if CORO_HAS_LOCAL_RAISE
 /* Events were switched on while this thread (or main) was away. CPython gives monitoring data to the code of all frames

@@ -171,8 +171,10 @@ def _poll(wait: int) -> None:
             return
         if fd >= 0:
             try:
+                scheduler._note_sleep(True)
                 waited = _ask(active[0], "wait_with", fd, seconds) is not NotImplemented
             finally:
+                scheduler._note_sleep(False)
                 scheduler._end_watch()
             if waited:
                 scheduler._poll_kernel(0)
@@ -182,6 +184,13 @@ def _poll(wait: int) -> None:
         short = min(timed_wait_seconds, deadline - time.monotonic())
         if short <= 0:
             return
-        if notifier in _notifiers and _ask(notifier, "timed_wait", short) not in (NotImplemented, False, None):
+        if notifier not in _notifiers:
+            continue
+        scheduler._note_sleep(True)
+        try:
+            waited = _ask(notifier, "timed_wait", short) not in (NotImplemented, False, None)
+        finally:
+            scheduler._note_sleep(False)
+        if waited:
             break
     scheduler._poll_kernel(max(0, round(min(timed_wait_seconds, deadline - time.monotonic()) * 1e9)))

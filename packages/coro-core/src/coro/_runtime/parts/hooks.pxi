@@ -100,6 +100,12 @@ def _idle_facts():
     and handlers that something may come from, jobs in worker OS threads, OS threads besides the loop's and our workers,
     switches so far, is the loop ending)."""
     cdef object following = None
+def _note_sleep(bint asleep):
+    """For the poll hook: something sleeps in the poller's place, from now on or no longer."""
+    global coro_watchdog_asleep
+    coro_watchdog_asleep = asleep
+
+
     cdef int64_t when = 0
     cdef Py_ssize_t count = -1 - n_own_os_threads
     cdef PyThreadState *ts = PyInterpreterState_ThreadHead(PyInterpreterState_Get())

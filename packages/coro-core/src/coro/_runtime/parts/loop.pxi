@@ -28,6 +28,16 @@ cdef bint looks_with_gil() noexcept:
     return n_offloaded == 0 or coro_now(ticker) - offloaded_at >= short_job
 
 
+cdef const int64_t *slice_beginning() noexcept:
+    """Where the tick stands at which the running thread's slice has begun."""
+    return &slice_start
+
+
+cdef int *sleep_note() noexcept:
+    """For pollers: what is 1 while they sleep, without the GIL where others may want it."""
+    return &coro_watchdog_asleep
+
+
 cdef int nap(PyThreadState *ts) noexcept:
     """Main has no memory for what it has to do. Other OS threads may give some back, and so may a signal handler."""
     global running

@@ -244,7 +244,7 @@ cdef class no_switch:
     cdef coro thread
 
     def __enter__(self):
-        cdef coro me = current_thread_or_none()
+        cdef coro me = current_or_none()
         if self.thread is not None:
             raise RuntimeError("this coro.no_switch is in use already; make a new one for every block")
         if me is not None:

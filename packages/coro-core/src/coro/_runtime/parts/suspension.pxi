@@ -55,7 +55,8 @@ cdef object whoever():
     return <coro>running if running != NULL else MAIN
 
 
-cdef inline coro current_thread_or_none():
+cdef coro current_or_none():
+    """The running thread if it is that which calls, None in another OS thread and in main."""
     if running != NULL and coro_os_thread() == loop_os_thread:
         return <coro>running
     return None
