@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from emulation_support import emulated
+from support import program
 
 
 def test_threads_are_coro_threads():
@@ -651,3 +652,57 @@ def test_what_starts_threads_may_be_wrapped():
             print(*seen)
             print(coro.current() is coro.get_thread_by_id(coro.current().id))
     """) == ["('worker False', False, 'worker False') ('worker True', True, 'worker True')", "True"]
+
+
+def test_daemons_end_silently_whatever_they_catch():
+    outcome = program("""
+        import coro
+        coro.install_thread_emulation()
+        import logging, sys, threading, time, traceback
+
+        def run(daemon):
+            lock.acquire()
+            try:
+                time.sleep(60)
+            except BaseException:
+                traceback.print_exc()
+                logging.exception("worker failed")
+                print("error", file=sys.stderr)
+                raise
+            finally:
+                lock.release()
+
+        def main():
+            global lock
+            lock = threading.Lock()
+            threading.Thread(target=run, args=(True,), daemon=True).start()
+            threading.Thread(target=lambda: print("not a daemon", file=sys.stderr)).start()
+            time.sleep(0.01)
+            print("the end of main", file=sys.stderr)
+
+        coro.run(main)
+        print("free again" if lock.acquire(False) else "held", file=sys.stderr)
+
+        def main():
+            thread = threading.Thread(target=lambda: print("in the next loop", file=sys.stderr), daemon=True)
+            thread.start()
+            thread.join()
+
+        coro.run(main)
+    """)
+    assert outcome.code == 0
+    assert outcome.err.splitlines() == ["not a daemon", "the end of main", "free again", "in the next loop"]
+
+
+def test_the_end_waits_for_threads_that_are_hidden():
+    """A debugger keeps its threads out of threading.enumerate(), and has one that is no daemon watch for the end."""
+    assert emulated("""
+        import threading, time
+
+        def main():
+            enumerate_all = threading.enumerate
+            hidden = threading.Thread(target=lambda: (time.sleep(0.01), print("the hidden one has ended")))
+            hidden.start()
+            threading.enumerate = lambda: [thread for thread in enumerate_all() if thread is not hidden]
+            print("main has ended")
+    """) == ["main has ended", "the hidden one has ended"]

@@ -104,14 +104,16 @@ def _main_of_run(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         finally:
             if is_installed() and _blocking.get_main() == scheduler.current().id:
                 threading.join_threads()
+                thread.note_end(True)
 
     main.__qualname__ = main.__name__ = getattr(function, "__qualname__", type(function).__qualname__)
     return main
 
 
-def _note_main(thread: scheduler.coro) -> None:
+def _note_main(main: scheduler.coro) -> None:
     """A loop has begun: its main thread is the program's."""
-    _blocking.set_main(thread.id, _real_threading.main_thread().ident)
+    thread.note_end(False)
+    _blocking.set_main(main.id, _real_threading.main_thread().ident)
     foreign.note_loop()
 
 

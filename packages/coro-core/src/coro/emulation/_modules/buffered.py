@@ -154,7 +154,7 @@ class WaitingFile(_FileIO):  # type: ignore[misc,valid-type]
 
     def __repr__(self) -> str:
         text = str(super().__repr__())
-        return re.sub("^<(WaitingFile|FileIO) ", "<_io.FileIO ", text)
+        return re.sub("^<(WaitingFile|_ErrorFile|FileIO) ", "<_io.FileIO ", text)
 
     def _wait(self, writing: bool) -> None:
         fd = self.fileno()

@@ -29,6 +29,7 @@ from typing import Any
 from coro.emulation import _blocking
 from coro.emulation._modules import buffered as _buffered
 from coro.emulation._modules import os as _os
+from coro.emulation._modules import thread as _thread
 from coro.emulation._plan import Plan
 
 __all__ = ["give_back_standard_streams", "make_open", "plan", "take_over_standard_streams"]
@@ -90,9 +91,21 @@ def _exchange_buffer(stream: io.TextIOWrapper, make: Callable[[Any], Any]) -> An
     return old
 
 
+class _ErrorFile(_buffered.WaitingFile):
+    """Standard error. Libraries write there what ends their threads. For daemons of a program that has ended that is no
+    news: they would not get that far as OS threads."""
+
+    def write(self, data: Any, /) -> Any:
+        """As for any file."""
+        if _thread.is_left_behind():
+            return memoryview(data).nbytes
+        return super().write(data)
+
+
 def _waiting_buffer(old: Any) -> Any:
     raw = old if type(old) is _FileIO else old.raw
-    waiting: Any = _buffered.WaitingFile(raw.fileno(), "w", closefd=False)
+    kind = _ErrorFile if raw.fileno() == 2 else _buffered.WaitingFile
+    waiting: Any = kind(raw.fileno(), "w", closefd=False)
     waiting.name = raw.name
     return waiting if raw is old else _buffered.BufferedWriter(waiting)
 

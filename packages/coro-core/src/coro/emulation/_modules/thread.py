@@ -23,7 +23,16 @@ from coro.emulation import _blocking
 from coro.emulation._plan import Plan
 from coro.exceptions import Shutdown
 
-__all__ = ["ThreadHandle", "end_dead", "plan", "start_new_thread", "start_thread_object"]
+__all__ = [
+    "ThreadHandle",
+    "end_dead",
+    "is_left_behind",
+    "not_daemons",
+    "note_end",
+    "plan",
+    "start_new_thread",
+    "start_thread_object",
+]
 
 # Beyond every number that Linux gives to a thread (PID_MAX_LIMIT is 2**22, see proc(5)).
 _NATIVE_IDS = 1 << 22
@@ -60,8 +69,41 @@ class _Record:
         if self.handle is not None:
             self.handle._set_done()
 
+    def wait(self) -> None:
+        """Wait for the end of the thread, which is no daemon."""
+        if self.handle is not None:
+            self.handle.join()
+        elif self.sentinel is not None:
+            self.sentinel.acquire()
+            self.sentinel.release()
+        else:
+            _blocking.sleep_thread(0)  # it has not begun
+
 
 _records: dict[int, _Record] = {}
+_program_has_ended = False
+
+
+def note_end(ended: bool) -> None:
+    """The main thread of the program has ended, or another one begins."""
+    global _program_has_ended
+    _program_has_ended = ended
+
+
+def not_daemons() -> list[_Record]:
+    """What there is of other threads than the calling and the main one that the program waits for at its end. It may
+    have hidden their objects from threading.enumerate(), as debuggers do with their own."""
+    passed_over = (scheduler.current().id, _blocking.get_main())
+    return [record for number, record in list(_records.items()) if not record.daemon and number not in passed_over]
+
+
+def is_left_behind() -> bool:
+    """Is the calling thread a daemon of a program that has ended? As an OS thread it would not run any more. Here it
+    is unwound, so that it gives back what it has, but what it says of that is for nobody."""
+    if not _program_has_ended or not _blocking.in_thread_of_loop():
+        return False
+    record = _records.get(scheduler.current().id)
+    return record is not None and record.daemon
 
 
 def end_dead() -> None:

@@ -62,22 +62,14 @@ def join_threads() -> None:
     asked = False
     try:
         while True:
-            mine = threading.current_thread()
-            waiting = [
-                thread
-                for thread in threading.enumerate()
-                if not thread.daemon
-                and thread is not mine
-                and thread is not threading.main_thread()
-                and _is_ours(thread)
-            ]
+            waiting = _thread.not_daemons()
             if not waiting:
                 return
             if not asked:
                 asked = True
                 _end_what_waits_for_the_end()
-            for thread in waiting:
-                thread.join()
+            for record in waiting:
+                record.wait()
     finally:
         if executors is not None:
             vars(executors)["_shutdown"] = False
