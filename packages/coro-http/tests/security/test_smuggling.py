@@ -120,6 +120,15 @@ REFUSED: list[tuple[str, bytes, int]] = [
     ("no host", b"GET / HTTP/1.1\r\nX: y\r\n\r\n", 400),
     ("a list of hosts", b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", 400),
     ("a path in the host", b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
+    # RFC 3986 3.2.2 and 3.2.3
+    *(
+        (f"the host {host!r}", b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host, 400)
+        for host in (
+            b"a:b:c", b"[::1", b"::1", b":80", b"a:x", b"]", b"[]", b"[::1]x", b"[:::]", b"[1.2.3.4]", b"[::1%25eth0]",
+            b"[v.a]", b"[v1.]", b"[v1]", b"[vg.a]", b"a:-1", b"a:+1", b"a: 80", b"a:65536", b"a:99999999", b"a%00b",
+            b"a%2fb", b"a%4", b"a%", b"a%zz", b"a[b", b"a,b", b"[" + b"1:" * 40 + b"1]", b"[::1][::1]", b"a|b", b'a"b',
+        )
+    ),
     ("a user in the host", b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400),
     # request lines: gunicorn #3091, #3364
     ("two blanks", b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
@@ -142,6 +151,19 @@ def test_refused_however_it_arrives(data: bytes, status: int) -> None:
         found, error = h1_support.server_messages(cut)
         assert found == [] and isinstance(error, RemoteError)
         assert error.status == status
+
+
+HOSTS = [
+    b"a", b"a:", b"a:0", b"a:80", b"a:65535", b"!$&'()*+=", b"a..b", b"a;b=c", b"A_b", b"~", b"%C3%bc", b"[::1]",
+    b"[::1]:80", b"[::1]:", b"[2001:db8::1.2.3.4]:8080", b"[v1.a:b]", b"[vFF.x]:1", b"1.2.3.4", b"999.1.1.1", b"",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_hosts_that_rfc_3986_allows(host: bytes) -> None:
+    found, error = h1_support.server_messages([b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host])
+    assert error is None
+    assert [message[2] for message in found] == [[(b"host", host)]]
 
 
 @in_loop

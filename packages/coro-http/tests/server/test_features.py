@@ -426,6 +426,10 @@ def test_targets() -> None:
             ("GET", "http://h/?", "h", "/ ? b'' http://h/? False"),
             ("GET", "http://h/?u=http://i/?", "h", "/ ?u=http://i/? b'u=http://i/?' http://h/?u=http://i/? False"),
             ("GET", "http://h", "H", "/ None b'' http://h False"),
+            ("GET", "http://h:80/a/b", "h", "b /a/b None b'' http://h:80/a/b False"),
+            ("GET", "HTTP://h/a/b", "H:80", "b /a/b None b'' HTTP://h/a/b False"),
+            ("GET", "http://h?a=/b", "h", "/ ?a=/b b'a=/b' /?a=/b False"),
+            ("GET", "http://h?", "h", "/ ? b'' /? False"),
         ):
             answer = talk(server, f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
             assert (statuses(answer), body_of(answer)) == ([200], found.encode()), target
@@ -438,7 +442,7 @@ def test_targets() -> None:
 @pytest.mark.parametrize(
     "line",
     ["GET *", "OPTIONS **", "GET a", "GET ?a", "GET h:80", "GET ftp://h/a", "GET http:/a", "GET http://", "GET http:///a",
-     "GET http://u@h/a", "GET http://h?a", "GET http://other/a", "GET http://h:81/a", "GET javascript:alert(1)"],
+     "GET http://u@h/a", "GET https://h:80/a", "GET http://other/a", "GET http://h:81/a", "GET javascript:alert(1)"],
 )  # fmt: skip
 def test_targets_that_are_none(line: str) -> None:
     served: list[str] = []

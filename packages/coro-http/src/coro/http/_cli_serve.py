@@ -194,6 +194,7 @@ def _tls(args: argparse.Namespace) -> Any:
         context.load_cert_chain(args.cert, args.key)
     except (OSError, ssl.SSLError) as e:
         raise LoadError(f"the certificate {args.cert} cannot be used: {e}") from None
+    context.set_alpn_protocols(["http/1.1"])
     return context
 
 

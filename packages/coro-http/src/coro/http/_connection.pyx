@@ -797,19 +797,40 @@ cdef int find_path(http_request r) except -1:
         raise RemoteError("expected a request target such as /path or http://host/path; '*' is for OPTIONS, and "
                           "host:port for CONNECT", status=400)
     slash = rest.find(b"/")
+    mark = rest.find(b"?")
+    if 0 <= mark and (slash < 0 or mark < slash):   # "http://host?query", whose path is empty
+        slash = mark
     authority = rest if slash < 0 else rest[:slash]
-    if not authority or b"@" in authority or b"?" in authority:
+    if not authority or b"@" in authority:
         raise RemoteError("expected http://host/path as the request target, without a user's name", status=400)
     host = head.header_fields().get("host")
-    if host is not None and host.lower().encode("latin-1") != authority.lower():
+    if host is not None and host_of(host.encode("latin-1"), scheme) != host_of(authority, scheme):
         raise RemoteError("expected the same host in the request target and in the field Host", status=400)
     if slash < 0:                               # "http://host": its second slash is the path
         r.path_at += len(scheme) + 2
         r.rest_len = 1
+    elif slash == mark:
+        # An empty path is "/" (RFC 9112 3.2.1), for which there is no place but the host's last letter.
+        head.target_at += len(scheme) + 3 + slash - 1
+        head.target_len -= len(scheme) + 3 + slash - 1
+        head.text[head.target_at] = 47
+        r.path_at = head.target_at
+        r.rest_len = head.target_len
     else:
         r.path_at += len(scheme) + 3 + slash
         r.rest_len = len(rest) - slash
     return 0
+
+
+def no_number(name):
+    """For the parser of JSON, which would take it."""
+    raise ValueError(f"{name} is no number of JSON")
+
+
+cdef bytes host_of(bytes authority, bytes scheme):
+    """For a comparison: in lower case, without the port that the scheme has anyway (RFC 3986 6.2.3)."""
+    cdef bytes lower = authority.lower()
+    return lower.removesuffix(b":443" if scheme.lower() == b"https" else b":80").removesuffix(b":")
 
 
 cdef class http_request:
@@ -1072,11 +1093,11 @@ cdef class http_request:
     # -- what it means
 
     def json(self):
-        """The body as JSON. `HTTPException` 400 if it is none."""
+        """The body as JSON. `HTTPException` 400 if it is none, or has one of NaN and Infinity (RFC 8259 6)."""
         import json
         body = self.read()
         try:
-            return json.loads(body)
+            return json.loads(body, parse_constant=no_number)
         except (ValueError, RecursionError) as e:
             raise HTTPException(400, f"the body is no JSON: {e}") from None
 

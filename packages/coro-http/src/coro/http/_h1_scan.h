@@ -14,12 +14,14 @@
 #define CORO_HTTP_H1_SCAN_H
 
 #include <stdint.h>
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define H1_TOKEN 1              /* tchar, RFC 9110 5.6.2 */
 #define H1_FIELD 2              /* field-content: VCHAR, SP, HTAB, obs-text, RFC 9110 5.5 */
 #define H1_TARGET 4             /* what a request target may have: VCHAR */
+#define H1_NAME 8               /* reg-name, RFC 3986 3.2.2, but for percent-encoding and the comma, which makes a list */
 
 static uint8_t h1_class[256];
 static uint8_t h1_lower[256];
@@ -34,6 +36,8 @@ static void h1_tables(void)
             h1_class[c] |= H1_TARGET | H1_FIELD;
             if ((c >= '0' && c <= '9') || (h1_lower[c] >= 'a' && h1_lower[c] <= 'z') || strchr("!#$%&'*+-.^_`|~", c))
                 h1_class[c] |= H1_TOKEN;
+            if ((c >= '0' && c <= '9') || (h1_lower[c] >= 'a' && h1_lower[c] <= 'z') || strchr("-._~!$&'()*+;=", c))
+                h1_class[c] |= H1_NAME;
         }
         if (c >= 0x80 || c == ' ' || c == '\t')
             h1_class[c] |= H1_FIELD;
@@ -198,16 +202,72 @@ static void h1_connection_tokens(h1_scan *s, const char *p, size_t n)
     }
 }
 
-/* uri-host [ ":" port ], RFC 9110 7.2, as far as characters go: nothing that could be read as another host. */
+static int h1_hex(uint8_t c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : h1_lower[c] >= 'a' && h1_lower[c] <= 'f' ? h1_lower[c] - 'a' + 10 : -1;
+}
+
+/* The length of an IP-literal, RFC 3986 3.2.2, at the begin of so many bytes; 0 if there is none. */
+static size_t h1_ip_literal(const char *p, size_t n)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct in6_addr address;
+    size_t i, end = 1;
+    while (end < n && p[end] != ']')
+        end++;
+    if (end == n)
+        return 0;
+    if (end > 1 && h1_lower[(uint8_t)p[1]] == 'v') {    /* IPvFuture: "v" HEX "." name */
+        for (i = 2; i < end && h1_hex((uint8_t)p[i]) >= 0; i++)
+            ;
+        if (i == 2 || i + 1 >= end || p[i] != '.')
+            return 0;
+        for (i++; i < end; i++)
+            if (!(h1_class[(uint8_t)p[i]] & H1_NAME) && p[i] != ':')
+                return 0;
+        return end + 1;
+    }
+    if (end - 1 >= sizeof(text))
+        return 0;
+    memcpy(text, p + 1, end - 1);
+    text[end - 1] = 0;
+    return strlen(text) == end - 1 && inet_pton(AF_INET6, text, &address) == 1 ? end + 1 : 0;
+}
+
+/* uri-host [ ":" port ], RFC 9110 7.2, or nothing at all (RFC 9112 3.2): what cannot be read as another host. */
 static int h1_is_host(const char *p, size_t n)
 {
-    size_t i;
-    for (i = 0; i < n; i++) {
-        uint8_t c = (uint8_t)p[i];
-        if (!(h1_class[c] & H1_TARGET) || strchr("/\\?#@\"<>^`{|},", c))
+    size_t i = 0, digits;
+    unsigned long port = 0;
+    if (n == 0)
+        return 1;
+    if (p[0] == '[') {
+        i = h1_ip_literal(p, n);
+        if (i == 0)
+            return 0;
+    } else {
+        while (i < n && p[i] != ':') {
+            if (h1_class[(uint8_t)p[i]] & H1_NAME) {
+                i++;
+            } else if (p[i] == '%' && n - i > 2 && h1_hex((uint8_t)p[i + 1]) >= 8 && h1_hex((uint8_t)p[i + 2]) >= 0) {
+                i += 3;         /* of UTF-8; what is ASCII need not be encoded, and might mean something else then */
+            } else {
+                return 0;
+            }
+        }
+        if (i == 0)
             return 0;
     }
-    return 1;
+    if (i == n)
+        return 1;
+    if (p[i++] != ':' || n - i > 5)
+        return 0;
+    for (digits = i; i < n; i++) {
+        if (p[i] < '0' || p[i] > '9')
+            return 0;
+        port = port * 10 + (unsigned long)(p[i] - '0');
+    }
+    return digits == n || port <= 65535;
 }
 
 /* A field that decides about framing or the connection. */

@@ -10,6 +10,8 @@ Cost: one more thread per server, which ends what is late.
 from __future__ import annotations
 
 import json
+import os
+import resource
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -32,6 +34,8 @@ HANDSHAKE_TIMEOUT = 10.0
 LINGER_IDLE = 1.0
 #: Characters of the field Accept that are looked at.
 MAX_ACCEPT = 1000
+#: Descriptors that connections leave to the program: for files, modules to import, connections to databases.
+RESERVE = 16
 #: Seconds between attempts of the classic ``start`` to get an address.
 RETRY_PAUSE = 1.0
 
@@ -89,7 +93,8 @@ class server:
     x-forwarded-for, x-forwarded-proto, x-forwarded-host and forwarded. ``proxy_protocol``: whether each connection
     begins with a PROXY header (only behind a proxy that sends one); the address in it is then what has to be trusted.
     ``server_name`` is sent as Server, None for no such field; ``max_connections`` limits the connections served at
-    once, ``max_body`` the bytes that ``request.read()`` takes.
+    once (None: as many as there are descriptors when it begins to listen, but for 16, so that handlers can open files
+    and connections of their own), ``max_body`` the bytes that ``request.read()`` takes.
 
     Times are in seconds: ``head_timeout`` for a request's head, ``idle_timeout`` between requests, ``write_timeout``
     for each 256 KiB sent, ``handshake_timeout`` for TLS, ``drain_timeout`` for an end in order. ``body_rate`` is the
@@ -251,8 +256,11 @@ class server:
     # -- life
 
     def _listen(self, address: Any) -> None:
+        options = dict(self._options)
+        if options["max_connections"] is None:
+            options["max_connections"] = _free_descriptors()
         self.inner = _Inner(
-            self.registry.serve, address, wrap=self._handshake, wrap_timeout=self._handshake_timeout, **self._options
+            self.registry.serve, address, wrap=self._handshake, wrap_timeout=self._handshake_timeout, **options
         )
         self.inner.outer = self
 
@@ -444,6 +452,18 @@ def _quality(parameters: str) -> float:
             except ValueError:
                 return 0.0
     return 1.0
+
+
+def _free_descriptors() -> int | None:
+    """How many connections leave the program RESERVE descriptors, as it is now; None where nothing limits them."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if most == resource.RLIM_INFINITY:
+        return None
+    try:
+        used = len(os.listdir("/dev/fd"))
+    except OSError:
+        return None
+    return max(1, most - used - RESERVE)
 
 
 def _tls_context(given: Any) -> Any:
