@@ -47,7 +47,7 @@ def test_each_codec_of_the_list_decodes_anything_in_one_pass() -> None:
         text = (piece * 2).decode(name, "replace")
         assert len(text) <= 4 * len(piece)
     assert not charsets._CODECS & {"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"}
-    assert {codec for codec in charsets._NAMES.values()} <= charsets._CODECS | set(aliases.values())
+    assert set(charsets._NAMES.values()) <= charsets._CODECS | set(aliases.values())
 
 
 @in_loop

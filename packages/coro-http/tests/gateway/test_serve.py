@@ -96,6 +96,38 @@ def test_finding_an_application(folder):
         load("served_apps:nothing", factory=True)
 
 
+def test_frameworks_whose_methods_have_names_of_ours():
+    """As Pyramid's router, and the applications of Quart and Sanic."""
+
+    class Router:
+        def handle_request(self, request):
+            pass
+
+        def __call__(self, environ, start_response):
+            pass
+
+    class Asynchronous:
+        async def handle_request(self, request):
+            pass
+
+        async def __call__(self, scope, receive, send):
+            pass
+
+    class Both(Asynchronous):
+        def match(self, request):
+            return True
+
+    class Classic:
+        def match(self, request):
+            return True
+
+        def handle_request(self, request):
+            pass
+
+    found = [interface_of(made()) for made in (Router, Asynchronous, Both, Classic)]
+    assert found == ["wsgi", "asgi", "asgi", "http"]
+
+
 def test_addresses():
     assert _cli_serve.address_of("127.0.0.1:80") == ("127.0.0.1", 80)
     assert _cli_serve.address_of(":80") == ("", 80)
@@ -214,49 +246,55 @@ def test_replacing_workers_loses_no_request(folder, workers):
     assert program.process.returncode == 0, program.said
 
 
+def ended_under_load(folder, app):
+    """SIGTERM to two workers while clients send, on kept connections and on new ones: requests answered, and errors."""
+    answered, lost = [], []
+
+    def ask(conn, keep_alive):
+        conn.request("GET", "/", headers={} if keep_alive else {"Connection": "close"})
+        answer = conn.getresponse()
+        assert answer.status == 200 and answer.read()
+        answered.append(1)
+
+    def send(host, port, keep_alive):
+        while True:
+            conn = HTTPConnection(host, int(port), timeout=60)
+            try:
+                conn.connect()
+            except ConnectionRefusedError:
+                return
+            try:
+                ask(conn, keep_alive)
+                while conn.sock is not None:
+                    ask(conn, keep_alive)
+            except Exception as e:
+                lost.append(repr(e))
+            finally:
+                conn.close()
+
+    with Program(folder, app, "--workers", "2", "--access-log", "off") as program:
+        place = re.fullmatch(r"http://([^:]+):(\d+)/?", program.url).groups()
+        clients = [threading.Thread(target=send, args=(*place, number % 2 == 0)) for number in range(8)]
+        for client in clients:
+            client.start()
+        deadline = time.monotonic() + 60
+        while len(answered) < 200:
+            assert time.monotonic() < deadline and not lost
+            time.sleep(0.001)
+        program.process.send_signal(signal.SIGTERM)
+        for client in clients:
+            client.join()
+        assert program.process.wait(60) == 0
+    return len(answered), lost
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("app", ["served_apps:wsgi", "served_apps:asgi"])
 def test_the_end_loses_no_request(folder, app):
-    """SIGTERM while clients send: who is connected is answered, who is not is refused. CORO_HTTP_ENDS: how often."""
+    """Who is connected is answered, who is not is refused. CORO_HTTP_ENDS: how often."""
     for _ in range(int(os.environ.get("CORO_HTTP_ENDS", "1"))):
-        with Program(folder, app, "--workers", "2", "--access-log", "off") as program:
-            host, port = re.fullmatch(r"http://([^:]+):(\d+)/?", program.url).groups()
-            answered, lost = [], []
-
-            def ask(conn, path):
-                conn.request("GET", "/", headers={} if path else {"Connection": "close"})
-                answer = conn.getresponse()
-                assert answer.status == 200 and answer.read()
-                answered.append(1)
-
-            def send(keep_alive):
-                while True:
-                    conn = HTTPConnection(host, int(port), timeout=60)
-                    try:
-                        conn.connect()
-                    except ConnectionRefusedError:
-                        return
-                    try:
-                        ask(conn, keep_alive)
-                        while conn.sock is not None:
-                            ask(conn, keep_alive)
-                    except Exception as e:
-                        lost.append(repr(e))
-                    finally:
-                        conn.close()
-
-            clients = [threading.Thread(target=send, args=(number % 2 == 0,)) for number in range(8)]
-            for client in clients:
-                client.start()
-            deadline = time.monotonic() + 60
-            while len(answered) < 200:
-                assert time.monotonic() < deadline and not lost
-                time.sleep(0.001)
-            program.process.send_signal(signal.SIGTERM)
-            for client in clients:
-                client.join()
-            assert program.process.wait(60) == 0
-        print(f"{len(answered)} answered")
+        answered, lost = ended_under_load(folder, app)
+        print(f"{answered} answered")
         assert lost == []
 
 
@@ -284,8 +322,9 @@ def test_an_application_that_cannot_start_ends_the_program(folder):
 
 
 @pytest.mark.slow
-def test_an_import_that_takes_its_time_is_no_warning(folder):
+def test_an_import_that_takes_its_time_is_no_warning(folder, monkeypatch):
     """The first line is the one that says what is served where; later on, the warning is there."""
+    monkeypatch.setenv("CORO_LATENCY_WARNING", "1")
     (folder / "slow_app.py").write_text(
         "import time\ntime.sleep(0.3)\nEND = time.monotonic() + 0.3\nwhile time.monotonic() < END: pass\n"
         "def app(request):\n    END = time.monotonic() + 0.3\n    while time.monotonic() < END: pass\n    return 'x'\n"

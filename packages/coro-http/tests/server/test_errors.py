@@ -107,7 +107,9 @@ def test_clients_of_json_get_errors_in_json(fields: bytes, in_json: bool) -> Non
 
 @in_loop
 def test_who_sends_json_and_takes_everything_takes_json() -> None:
-    request = b"POST /json HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{"
+    request = (
+        b"POST /json HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{"
+    )
     with serving(failing()) as server:
         ((status, fields, body),) = messages(talk(server, request))
     assert (status, fields["content-type"]) == (400, ["application/problem+json"])

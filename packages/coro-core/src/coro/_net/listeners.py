@@ -9,10 +9,11 @@ listens is replaced: connect(2) to it answers ECONNREFUSED.  A file is removed a
 it, and only while it is still the same file.
 
 Closing a listening socket resets what the kernel has accepted for it and nobody has asked for, and what becomes so
-between the last accept(2) and close(2).  So a socket is first made to refuse: a filter of the kernel's (SO_ATTACH_FILTER
-in socket(7)) drops segments that ask for a connection, and nothing else, so that handshakes that have begun are
-completed.  Such a client repeats its SYN after a second (RFC 6298 2), when it is refused, or finds the next server.
-Rejected: listen(fd, 0) alone, which still lets one connection in, and drops the last segment of other handshakes.
+between the last accept(2) and close(2).  So a socket is first made to refuse: a filter of the kernel's
+(SO_ATTACH_FILTER in socket(7)) drops segments that ask for a connection, and nothing else, so that handshakes that have
+begun are completed.  Such a client repeats its SYN after a second (RFC 6298 2), when it is refused, or finds the next
+server.  Rejected: listen(fd, 0) alone, which still lets one connection in, and drops the last segment of other
+handshakes.
 """
 
 from __future__ import annotations

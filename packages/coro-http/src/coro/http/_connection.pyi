@@ -6,9 +6,9 @@ from _typeshed import ReadableBuffer, WriteableBuffer
 
 from coro import event
 from coro.http import h1
+from coro.http._reports import Reports
 from coro.http.forms import Form
 from coro.http.headers import header_set
-from coro.http._reports import Reports
 
 BOUNDS: Final[tuple[float, ...]]
 LOG: Final[Reports]

@@ -21,7 +21,7 @@
 #define H1_TOKEN 1              /* tchar, RFC 9110 5.6.2 */
 #define H1_FIELD 2              /* field-content: VCHAR, SP, HTAB, obs-text, RFC 9110 5.5 */
 #define H1_TARGET 4             /* what a request target may have: VCHAR */
-#define H1_NAME 8               /* reg-name, RFC 3986 3.2.2, but for percent-encoding and the comma, which makes a list */
+#define H1_NAME 8               /* reg-name, RFC 3986 3.2.2, but for percent-encoding, and for the comma of lists */
 
 static uint8_t h1_class[256];
 static uint8_t h1_lower[256];

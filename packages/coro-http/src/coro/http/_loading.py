@@ -1,8 +1,8 @@
 """From ``module:app`` on a command line to a handler: import it, see what it is, wrap it.
 
 An application is WSGI, ASGI, or a handler of this package. Asking it which is not possible, so its form decides: an
-`App` or anything with ``handle_request`` is ours; what is called as a coroutine is ASGI; two arguments are WSGI's, one
-argument is a handler's.
+`App` is ours; what is called as a coroutine is ASGI; what has ``match`` and ``handle_request`` is ours; two arguments
+are WSGI's, one argument is a handler's.
 
 Cost: an import.
 """
@@ -64,11 +64,13 @@ def interface_of(app: Any) -> Interface:
     """What an application is. LoadError when its form does not say."""
     from coro.http.routing import App
 
-    if isinstance(app, App) or hasattr(app, "handle_request"):
+    if isinstance(app, App):
         return "http"
-    call = app if inspect.isfunction(app) or inspect.ismethod(app) else type(app).__call__
+    call = app if inspect.isfunction(app) or inspect.ismethod(app) or not callable(app) else type(app).__call__
     if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(call):
         return "asgi"
+    if hasattr(app, "handle_request") and hasattr(app, "match"):
+        return "http"  # (frameworks have one of these names, too)
     try:
         parameters = list(inspect.signature(app).parameters.values())
     except (TypeError, ValueError):

@@ -410,9 +410,7 @@ class server:
         LOG(str(self.addr), *data)
 
 
-def _respond(
-    request: http_request, status: int, detail: str, headers: list[tuple[Any, Any]], in_json: bool
-) -> None:
+def _respond(request: http_request, status: int, detail: str, headers: list[tuple[Any, Any]], in_json: bool) -> None:
     """Answer with an error: a line of text, or problem details (RFC 9457)."""
     if status in (204, 304):
         kind, body = "text/plain; charset=utf-8", b""

@@ -519,9 +519,7 @@ class _WebSocket(_Running):
         headers = [(bytes(n).decode("latin-1"), bytes(v).decode("latin-1")) for n, v in decision.get("headers") or ()]
         wanted = decision.get("subprotocol")
         try:
-            ws = accept(
-                self.request, subprotocols=[wanted] if wanted else None, headers=headers, **self.options
-            )
+            ws = accept(self.request, subprotocols=[wanted] if wanted else None, headers=headers, **self.options)
         except HandshakeError:
             self.put({"type": "websocket.disconnect", "code": 1006, "reason": ""})
             self.cancel()
