@@ -7,8 +7,13 @@ cancelled.
 
 The broker numbers deliveries from 1 for each opening of a channel, and what it gets a number for belongs to the channel
 that has the number of the channel now. So a delivery is settled only on the opening that it came by: `_record` is the
-protocol's record of the present one, and anything else is StaleDelivery, with nothing sent. With recovery a channel
-outlives connections. `delivery_tag` numbers go on after the last of the connection before.
+protocol's record of the present one, and anything else is StaleDelivery, with nothing sent.
+
+With recovery a channel outlives connections, and its own end where the broker closes it: `_revive` opens it again, in a
+thread of its own. `delivery_tag` numbers go on after the last of the opening before. Calls wait while it is `_held`.
+What the broker refuses to restore (a consumer whose queue is gone) ends with that reason; the rest comes back. A channel
+that is closed again soon after is opened after growing pauses, as `Recovery` has them, unless the close answers a call:
+then the program knows, and sets the pace.
 
 Public methods are named and ordered as in the specification's classes, then come conveniences.
 """
@@ -16,12 +21,14 @@ Public methods are named and ordered as in the specification's classes, then com
 from __future__ import annotations
 
 import contextlib
+import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, overload
 
 import coro
+from coro._clock import ticks
 from coro.amqp import spec
 from coro.amqp._confirms import Confirmation, Confirms
 from coro.amqp._consumer import consumer
@@ -39,10 +46,11 @@ from coro.amqp.exceptions import (
     StaleDelivery,
     StateError,
 )
+from coro.exceptions import LoopError
 from coro.log import Facility
 
 if TYPE_CHECKING:
-    from coro.amqp._client import client
+    from coro.amqp._client import Recovery, client
     from coro.amqp._protocol import _Channel
 
 __all__ = ["channel"]
@@ -50,6 +58,9 @@ __all__ = ["channel"]
 LOG = Facility("amqp")
 #: Publishes without an answer in confirm mode, unless told otherwise.
 WINDOW = 1000
+#: Messages ahead of acknowledgements, for `consume`.
+PREFETCH = 100
+NO_LIMIT = spec.basic.qos(0, 0, False)
 
 _M = TypeVar("_M", bound=Method)
 Arguments = Mapping[str, Any] | None
@@ -59,14 +70,18 @@ Payload = bytes | bytearray | memoryview | str
 class Reply:
     """A question to the broker, from asking to its answer."""
 
-    __slots__ = ("abandoned", "error", "event", "expected", "on_reply", "undo", "value")
+    __slots__ = ("abandoned", "asked", "error", "event", "expected", "link", "on_reply", "undo", "value")
 
     def __init__(
         self,
+        link: Link,
+        asked: Method,
         expected: tuple[type, ...],
         on_reply: Callable[[Any], object] | None,
         undo: Callable[[Any], object] | None,
     ) -> None:
+        self.link = link
+        self.asked = asked
         self.expected = expected
         self.on_reply = on_reply  # called in the reader, before anything that follows the answer is looked at
         self.undo = undo  # the same, if nobody waits any more
@@ -84,6 +99,10 @@ class channel:
     ConnectionClosed when the broker did that, ConnectionLost when the connection broke, AMQPTimeout when the broker
     does not answer within the client's ``timeout``, and EncodeError for names and arguments that do not fit. In a
     ``with`` block the channel is closed at the end.
+
+    If the client has recovery, a channel that the broker has closed opens again, with its limits, confirm mode and
+    consumers. The calls and confirmations that it had under way raise ChannelClosed: what they asked for may have
+    happened or not. Later calls wait until it is back. ``on_recovery`` tells.
     """
 
     #: Deliveries of a consumer that nobody knows are acknowledged and dropped.
@@ -105,12 +124,24 @@ class channel:
         #: Tags of consumers that were cancelled without waiting, and whether they had no_ack: what still comes of them
         #: goes back to its queue, or nowhere.
         self._former: dict[str, bool] = {}
-        self._tag_base = 0  # delivery tags up to this belong to earlier connections
+        self._on_recovery: list[Callable[[AMQPError], object]] = []
+        self._tag_base = 0  # delivery tags up to this belong to earlier openings
         self._settled_to = 0  # "multiple" has settled all up to this
-        self._steps: list[spec.basic.qos | consumer] = []  # what a new connection has to repeat, in order
+        self._qos: spec.basic.qos | None = None  # what the program has set for consumers
+        self._broker_qos = NO_LIMIT  # what the broker has; differs for a consumer with a limit of its own
+        self._shared_qos: spec.basic.qos | None = None  # for all consumers together
         self._in_tx = False
-        self._tx_lost = False
+        self._tx_lost: AMQPError | None = None
         self._tx_open = False
+        self._opened = self._closing = False
+        # for recovery
+        self._held = False  # calls wait
+        self._back = coro.condition_variable()
+        self._why: AMQPError | None = None  # it was lost
+        self._reviving: Link | None = None  # where `_revive` is at work
+        self._returning: consumer | None = None  # which is being subscribed again
+        self._revived_at: int | None = None  # ticks
+        self._fruitless = 0  # openings in a row that the broker has ended soon
 
     # ---- in the reader
 
@@ -163,7 +194,9 @@ class channel:
         elif isinstance(method, spec.basic.cancel):
             self._cancelled(method)
         elif isinstance(method, spec.channel.close):
-            self._end(ChannelClosed(method.reply_code, method.reply_text, method.class_id, method.method_id))
+            self._closed_by_broker(
+                ChannelClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
+            )
         elif isinstance(method, spec.channel.flow):
             self.active = method.active
             self._say(spec.channel.flow_ok(method.active))
@@ -205,8 +238,6 @@ class channel:
 
     def _end_consumer(self, which: consumer, error: AMQPError | None) -> None:
         self.consumers.pop(which.tag, None)
-        if which in self._steps:
-            self._steps.remove(which)
         which._end(error)
         self.conn._topology.consumer_ended(which.queue, any(c.queue == which.queue for c in self.consumers.values()))
 
@@ -231,26 +262,129 @@ class channel:
         for each in list(self.consumers.values()):
             self._end_consumer(each, error)
         self._link = self._record = None
+        self._held = False
+        self._back.wake_all()
+
+    def _closed_by_broker(self, error: ChannelClosed) -> None:
+        client, link = self.conn, self._link
+        if link is None or self._closing or not self._opened or not client._keeps(self):
+            self._end(error)
+            return
+        asked = self._replies[0].asked.id if self._replies else None
+        restoring = client._recovering or self._reviving is link
+        self._lost(error)
+        if restoring:
+            return  # it is seen there
+        LOG("channel lost", self.num, str(error))
+        client._notify("channel-lost", channel=self, error=error)
+        self._begin_revival(link, asked == (error.class_id, error.method_id))
 
     def _lost(self, error: AMQPError) -> None:
-        """The connection is lost, and there may be another."""
+        """The connection is lost, or the channel on it, and there may be another."""
         if self._record is not None:
             self._tag_base = self._settled_to = self._record.last_tag
-        self._link = self._record = None
-        self._former.clear()
-        self._fail(error)
-        self._tx_lost = self._tx_open
         for each in self.consumers.values():
             each._drop()
-        if self._confirms is not None and not self._confirms.republish:
+        self._link = self._record = None
+        self._held = True
+        self._why = error
+        self._former.clear()
+        self._fail(error)
+        if self._tx_open:
+            self._tx_lost = error
+        if self._confirms is not None and not (self._confirms.republish and not _blames(error, spec.basic.publish)):
             self._confirms.fail(error)
 
-    # ---- recovery, in the client's thread for that
+    # ---- recovery, in the client's thread for that, or in `_revive`'s
+
+    def _begin_revival(self, link: Link, told: bool) -> None:
+        """Have it opened again, after the broker has closed it. told: that is the answer to a call."""
+        assert self._why is not None
+        self._reviving = link
+        try:
+            coro.spawn(self._revive, link, told, thread_name=f"amqp recovery of channel {self.num}", daemon=True)
+        except LoopError:
+            self._end(self._why)  # the loop is ending
+
+    def _revive(self, link: Link, told: bool) -> None:
+        """Open the channel again, for as long as the connection is the same and the program wants it."""
+        rule = self.conn.recovery
+        assert rule is not None
+        soon = self._revived_at is not None and ticks.to_duration(ticks.get_now() - self._revived_at) < rule.most
+        try:
+            while self._is_lost_on(link):
+                if not told:
+                    self._fruitless = self._fruitless + 1 if soon else 0
+                    if not self._rest(link, rule):
+                        return
+                told, soon = False, True
+                with contextlib.suppress(ChannelClosed):
+                    self._restore(link)
+                    if self._link is link and not self.closed:
+                        self._release()
+        except AMQPTimeout as exc:
+            # What answers heartbeats and no calls is of no use; and nobody knows whether the channel is open.
+            link.end(ConnectionLost(f"channel {self.num} could not be opened again: {exc}"), exc)
+        except AMQPError as exc:
+            LOG("channel not recovered", self.num, str(exc))  # the connection has ended, or the program closes it
+        finally:
+            if self._reviving is link:
+                self._reviving = None
+
+    def _rest(self, link: Link, rule: Recovery) -> bool:
+        """The pause that openings deserve that did not last. False: there is nothing to do any more."""
+        assert self._why is not None
+        if rule.attempts is not None and self._fruitless >= rule.attempts:
+            self._end(self._why)
+        elif self._fruitless:
+            pause = min(rule.most, rule.first * 2 ** min(self._fruitless - 1, 30))
+            with coro.move_on_after(pause + random.random() * pause / 4):
+                while self._is_lost_on(link):
+                    self._back.wait()
+        return self._is_lost_on(link)
+
+    def _is_lost_on(self, link: Link) -> bool:
+        """There is still something to do for `_revive`; a connection that is lost has a thread of its own for that."""
+        client = self.conn
+        return link.alive and client._link is link and not client._recovering and self._link is None and not self.closed
+
+    def _release(self) -> None:
+        """It is as it was."""
+        error = self._why
+        assert error is not None
+        self._held = False
+        self._revived_at = ticks.get_now()
+        self._back.wake_all()
+        if isinstance(error, ChannelClosed):
+            LOG("channel recovered", self.num, str(error))
+            self.conn._notify("channel-recovered", channel=self, error=error)
+        for callback in list(self._on_recovery):
+            call_back(callback, error)
+
+    def _restore(self, link: Link) -> None:
+        """Bring back what the channel had. A consumer that the broker refuses ends, with the reason, and the channel is
+        opened without it. Raises ChannelClosed when the broker closed it for another reason than what is asked here."""
+        while not self.closed:
+            self._returning = None
+            try:
+                if self._link is None:
+                    self._reopen(link)
+                self._resume(link)
+                return
+            except ChannelClosed as exc:
+                if self._returning is not None and _blames(exc, spec.basic.consume):
+                    LOG("could not consume again", self._returning.queue, str(exc))
+                    self._end_consumer(self._returning, exc)
+                elif _blames(exc, spec.channel.open, spec.confirm.select, spec.tx.select, spec.basic.qos):
+                    self._end(exc)
+                elif not _blames(exc, spec.basic.publish):  # `_lost` has given these up
+                    raise
 
     def _reopen(self, link: Link) -> None:
-        """Open it on another connection, as it was on the one before."""
+        """Open it on another connection, or again on the same, as it was before."""
         self._attach(link)
         self._open(link)
+        self._broker_qos = NO_LIMIT
         self.active = True
         if self._confirms is not None:
             self._confirms.restart()
@@ -260,14 +394,13 @@ class channel:
 
     def _resume(self, link: Link) -> None:
         """The second half: what needs queues to be there."""
-        if self._confirms is not None and self._confirms.republish:
-            for found in self._confirms.keep():
-                self._publish_again(link, found)
-        for step in list(self._steps):
-            if isinstance(step, consumer):
-                self._subscribe_again(link, step)
-            else:
-                self._ask(step, (spec.basic.qos_ok,), link=link)
+        while self._confirms is not None and self._confirms.again:
+            self._publish_again(link, self._confirms)
+        if self._shared_qos is not None:
+            self._ask(self._shared_qos, (spec.basic.qos_ok,), link=link)
+        for each in list(self.consumers.values()):
+            if not each.closed:
+                self._subscribe_again(link, each)
 
     def _attach(self, link: Link) -> None:
         self._link = link
@@ -275,15 +408,20 @@ class channel:
 
     def _open(self, link: Link, out_of_band: str = "", undo: Callable[[Any], object] | None = None) -> None:
         def opened(_: object) -> None:
-            self._record = link.protocol.own(self.num, self, self._tag_base, not self._in_tx)
+            self._opened = True
+            # unless it has been closed in the packet that opens it
+            if link.protocol.channel_state(self.num) == "open":
+                self._record = link.protocol.own(self.num, self, self._tag_base, not self._in_tx)
 
         self._ask(spec.channel.open(out_of_band), (spec.channel.open_ok,), on_reply=opened, undo=undo, link=link)
 
-    def _publish_again(self, link: Link, found: Confirmation) -> None:
-        assert self._confirms is not None and found.content is not None
-        exchange, routing_key, body, properties, mandatory = found.content
+    def _publish_again(self, link: Link, confirms: Confirms) -> None:
         link.wait_room(self.conn.timeout)
-        self._confirms.readd(found)
+        if self._link is not link:
+            raise again(self._why or ConnectionLost("the connection was lost again"))
+        if not confirms.again:
+            return  # they have failed meanwhile
+        exchange, routing_key, body, properties, mandatory = confirms.readd()
         link.protocol.publish(self.num, exchange, routing_key, body, properties, mandatory)
         link.flush()
 
@@ -294,28 +432,38 @@ class channel:
         again_ = spec.basic.consume(
             0, which.queue, which.tag, request.no_local, request.no_ack, request.exclusive, False, request.arguments
         )
-        try:
-            self._ask(again_, (spec.basic.consume_ok,), link=link)
-        except ChannelClosed as exc:
-            LOG("could not consume again", which.queue, str(exc))
-            raise
+        if self._link is not link:
+            raise again(self._why or ConnectionLost("the connection was lost again"))
+        self._limit_next(link, which)
+        self._returning = which
+        self._ask(again_, (spec.basic.consume_ok,), link=link)
 
     # ---- asking
 
     def _usable(self) -> Link:
         """The connection to send on. Waits for another one where the client recovers and its calls wait."""
         link = self._link
-        if link is not None and link.alive and not self.conn._recovering:
+        if link is not None and link.alive and not self._held:
             return link
         return self._usable_later()
 
     def _usable_later(self) -> Link:
         self._check_open()
-        self.conn._wait_up()
+        why = self._why or ConnectionLost("the connection is lost")
+        rule, timeout = self.conn.recovery, self.conn.timeout
+        if rule is not None and rule.calls == "fail":
+            if isinstance(why, ChannelClosed):
+                raise again(why)
+            raise ConnectionLost("the connection is lost and being recovered")
+        with coro.move_on_after(timeout):
+            while self._held and not self.closed:
+                self._back.wait()
         self._check_open()
         link = self._link
-        if link is None:
-            raise ConnectionLost(f"channel {self.num} was not opened again after the connection was lost")
+        if self._held or link is None:
+            raise AMQPTimeout(
+                f"expected channel {self.num} to be recovered within {timeout:g} s, it is not yet; it was lost: {why}"
+            )
         return link
 
     def _check_open(self) -> None:
@@ -337,14 +485,29 @@ class channel:
         """Send a method and wait for its answer."""
         if link is None:
             link = self._usable()
+        return self._await(self._send(link, method, expected, on_reply, undo), timeout)
+
+    def _send(
+        self,
+        link: Link,
+        method: Method,
+        expected: tuple[type, ...],
+        on_reply: Callable[[Any], object] | None = None,
+        undo: Callable[[Any], object] | None = None,
+    ) -> Reply:
+        """Send a method that is answered. Never waits, so what is sent in a row arrives in a row."""
         if not link.alive:
             # during recovery: another connection, or this channel's own, may have ended a moment ago
             link.raise_error()
-        reply = Reply(expected, on_reply, undo)
+        reply = Reply(link, method, expected, on_reply, undo)
         link.protocol.send_method(self.num, method)
         self._replies.append(reply)
         if link.protocol.idle:
             link.wake()
+        return reply
+
+    def _await(self, reply: Reply, timeout: float | None = None) -> Any:
+        link = reply.link
         if timeout is None:
             timeout = self.conn.timeout
         link.begin_wait()
@@ -359,7 +522,7 @@ class channel:
         if reply.error is not None:
             raise again(reply.error)
         if reply.abandoned:
-            self._raise_timeout(f"an answer to {method._name}", timeout)
+            self._raise_timeout(f"an answer to {reply.asked._name}", timeout)
         return reply.value
 
     def _raise_timeout(self, what: str, timeout: float) -> NoReturn:
@@ -569,8 +732,18 @@ class channel:
         (https://www.rabbitmq.com/docs/consumer-prefetch). RabbitMQ has no limit by ``prefetch_size``.
         """
         method = spec.basic.qos(prefetch_size, prefetch_count, _global)
-        answer: spec.basic.qos_ok = self._ask(method, (spec.basic.qos_ok,))
-        self._steps.append(method)
+
+        def note(_: object) -> None:
+            if _global:
+                self._shared_qos = method
+            else:
+                self._qos = method
+
+        link = self._usable()
+        reply = self._send(link, method, (spec.basic.qos_ok,), note, note)
+        if not _global:
+            self._broker_qos = method
+        answer: spec.basic.qos_ok = self._await(reply)
         return answer
 
     qos = basic_qos
@@ -596,25 +769,39 @@ class channel:
         ``basic_qos`` the broker stops before that. callback: called with each message, in the thread that reads the
         connection, so it must not wait; and with None at the end. There is no inbox then.
         """
-        method = spec.basic.consume(0, queue, consumer_tag, no_local, no_ack, exclusive, False, dict(arguments or {}))
         found = consumer(self, consumer_tag, queue, no_ack, max_inbox, callback)
-        found._request = method
+        found._request = spec.basic.consume(
+            0, queue, consumer_tag, no_local, no_ack, exclusive, False, dict(arguments or {})
+        )
+        found._qos = self._qos or NO_LIMIT
+        return self._subscribe(found)
+
+    def _limit_next(self, link: Link, which: consumer) -> None:
+        """The broker takes its limit for a consumer from the last basic.qos before it."""
+        if which._qos != self._broker_qos and not which.no_ack:
+            self._send(link, which._qos, (spec.basic.qos_ok,))
+            self._broker_qos = which._qos
+
+    def _subscribe(self, found: consumer) -> consumer:
+        method, no_ack = found._request, found.no_ack
+        assert method is not None
 
         def begin(answer: spec.basic.consume_ok) -> None:
             # Deliveries follow the answer at once, perhaps in the same packet.
             found.tag = answer.consumer_tag
             self.consumers[found.tag] = found
             self._former.pop(found.tag, None)
-            self._steps.append(found)
 
         def undo(answer: spec.basic.consume_ok) -> None:
             self._former[answer.consumer_tag] = no_ack
             self._say(spec.basic.cancel(answer.consumer_tag, True))
 
+        link = self._usable()
+        self._limit_next(link, found)
         try:
-            self._ask(method, (spec.basic.consume_ok,), on_reply=begin, undo=undo)
+            self._ask(method, (spec.basic.consume_ok,), on_reply=begin, undo=undo, link=link)
         except BaseException:
-            if found.tag in self.consumers:  # the answer came in the same moment as an interruption
+            if self.consumers.get(found.tag) is found:  # the answer came in the same moment as an interruption
                 found.close()
             raise
         return found
@@ -623,24 +810,34 @@ class channel:
         self,
         queue: str = "",
         *,
-        prefetch: int = 100,
+        prefetch: int | None = None,
         consumer_tag: str = "",
         no_ack: bool = False,
         exclusive: bool = False,
         arguments: Arguments = None,
         max_inbox: int | None = None,
     ) -> consumer:
-        """Subscribe to a queue, with a limit of ``prefetch`` messages ahead of acknowledgements, for this consumer.
+        """Subscribe to a queue, with a limit to the messages that the broker delivers ahead of acknowledgements.
 
-        The other parameters are those of ``basic_consume``; ``max_inbox`` is twice the prefetch limit unless given.
+        prefetch: this limit, for this consumer alone; 0 is none. None takes what ``basic_qos`` has set on this channel,
+        or else 100. The other parameters are those of ``basic_consume``; ``max_inbox`` is twice the prefetch limit
+        unless given.
         """
-        if prefetch < 0:
-            raise ValueError(f"expected prefetch to be 0 (no limit) or more messages, got {prefetch}")
-        if not no_ack:
-            self.basic_qos(prefetch)
+        if prefetch is None:
+            qos = self._qos or spec.basic.qos(0, PREFETCH, False)
+            prefetch = qos.prefetch_count
+        else:
+            if prefetch < 0:
+                raise ValueError(f"expected prefetch to be 0 (no limit) or more messages, got {prefetch}")
+            qos = spec.basic.qos(0, prefetch, False)
         if max_inbox is None:
             max_inbox = max(2 * prefetch, 10) if prefetch else 1000
-        return self.basic_consume(queue, consumer_tag, False, no_ack, exclusive, arguments, max_inbox=max_inbox)
+        found = consumer(self, consumer_tag, queue, no_ack, max_inbox)
+        found._request = spec.basic.consume(
+            0, queue, consumer_tag, False, no_ack, exclusive, False, dict(arguments or {})
+        )
+        found._qos = qos
+        return self._subscribe(found)
 
     def basic_cancel(self, consumer_tag: str = "", nowait: bool = False) -> None:
         """End a subscription. What has been delivered and is not acknowledged stays with this channel."""
@@ -781,7 +978,7 @@ class channel:
             ).wait(timeout)
             return
         link = self._link
-        if link is None or not link.alive or self.conn._recovering:
+        if link is None or not link.alive or self._held:
             link = self._usable_later()
         if link.blocked is not None or link.protocol.pending > HIGH:
             link = self._wait_room(link, timeout)
@@ -851,7 +1048,7 @@ class channel:
     @property
     def unconfirmed(self) -> int:
         """How many messages the broker has not answered for."""
-        return len(self._confirms.open) if self._confirms is not None else 0
+        return len(self._confirms) if self._confirms is not None else 0
 
     def confirm_select(
         self, nowait: bool = False, window: int = WINDOW, republish: bool = False
@@ -897,6 +1094,12 @@ class channel:
         """Have ``callback(consumer)`` called when the broker ends a subscription, in the thread that reads."""
         self._on_cancel.append(callback)
 
+    def on_recovery(self, callback: Callable[[AMQPError], object]) -> None:
+        """Have ``callback(error)`` called when this channel has been opened again, and all is restored: its limits,
+        confirm mode and consumers. The error is why it was lost: ChannelClosed, or what ended the connection. The
+        callback must not wait."""
+        self._on_recovery.append(callback)
+
     # ---- class tx
 
     def tx_select(self) -> spec.tx.select_ok:
@@ -913,7 +1116,8 @@ class channel:
         return answer
 
     def tx_commit(self) -> spec.tx.commit_ok:
-        """Make it happen. Raises ConnectionLost when a part of it was lost with a connection; begin it again then."""
+        """Make it happen. Raises ConnectionLost or ChannelClosed when a part of it was lost with a connection or an
+        opening of the channel before; begin it again then."""
         self._check_tx()
         answer: spec.tx.commit_ok = self._ask(spec.tx.commit(), (spec.tx.commit_ok,))
         self._tx_open = False
@@ -922,15 +1126,18 @@ class channel:
     def tx_rollback(self) -> spec.tx.rollback_ok:
         """Make it not happen. Messages that were acknowledged in it are not delivered again by that; see
         ``basic_recover``."""
-        self._tx_lost = False
+        self._tx_lost = None
         answer: spec.tx.rollback_ok = self._ask(spec.tx.rollback(), (spec.tx.rollback_ok,))
         self._tx_open = False
         return answer
 
     def _check_tx(self) -> None:
         self._usable()
-        if self._tx_lost:
-            self._tx_lost = self._tx_open = False
+        lost, self._tx_lost = self._tx_lost, None
+        if lost is not None:
+            self._tx_open = False
+            if isinstance(lost, ChannelClosed):
+                raise again(lost)
             raise ConnectionLost("the connection was lost within this transaction; nothing of it has happened")
 
     # ---- class channel
@@ -956,6 +1163,7 @@ class channel:
         if self.closed:
             return None
         link = self._link
+        self._closing = True
         answer: spec.channel.close_ok | None = None
         if link is not None and link.alive:
             method = spec.channel.close(reply_code, reply_text, class_id, method_id)
@@ -983,8 +1191,13 @@ class channel:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "open" if self._link is not None else "waiting for a connection"
+        state = "closed" if self.closed else "waiting to be opened again" if self._held else "open"
         return f"<channel {self.num} of {self.conn.name}, {state}>"
+
+
+def _blames(error: AMQPError, *methods: type[Method]) -> bool:
+    """The broker has closed the channel on account of one of these."""
+    return isinstance(error, ChannelClosed) and (error.class_id, error.method_id) in [each.id for each in methods]
 
 
 def _name(exchange: str | None) -> str:

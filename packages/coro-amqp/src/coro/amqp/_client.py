@@ -60,6 +60,10 @@ class Recovery:
     be reached: the pauses go on growing, ``attempts`` are counted on, and the next host is tried first. topology:
     declare again what was declared through this client. calls: what calls do meanwhile, "wait" (for as long as the
     client's ``timeout``) or "fail" at once with ConnectionLost.
+
+    A channel that the broker closes is opened again at once; if it is closed again within ``most`` seconds, after the
+    same pauses, and not any more after ``attempts`` of these. A close that answers a call of the program does not
+    count. With calls="fail", calls raise ChannelClosed meanwhile.
     """
 
     attempts: int | None = None
@@ -325,12 +329,12 @@ class client(ClassicFrames):
             link.end(StateError("the connection was closed"))
         elif isinstance(method, spec.connection.blocked):
             link.set_blocked(method.reason or "it gives no reason")
-            self._tell("blocked", reason=link.blocked)
+            self._notify("blocked", reason=link.blocked)
             if self._on_blocked is not None:
                 call_back(self._on_blocked, link.blocked)
         elif isinstance(method, spec.connection.unblocked):
             link.set_blocked(None)
-            self._tell("unblocked")
+            self._notify("unblocked")
             if self._on_unblocked is not None:
                 call_back(self._on_unblocked)
         elif isinstance(method, spec.connection.update_secret_ok) and self._secret_replies:
@@ -357,14 +361,15 @@ class client(ClassicFrames):
             # also the one that recovery itself may be declaring things on
             for each in {*self.channels.values(), *link.channels.values()}:
                 each._lost(error)
-            self._tell("lost", error=error)
-            LOG("connection lost", self.name, str(error))
             if self._recoverer is None:
                 try:
                     self._recoverer = coro.spawn(self._recover, thread_name=f"amqp recovery {self.name}", daemon=True)
                 except LoopError:
-                    # The loop is ending: nobody would wait for a new connection.
+                    # The loop is ending: nobody would wait for a new connection, and this one was not lost.
                     self._finish(error)
+                    return
+            self._notify("lost", error=error)
+            LOG("connection lost", self.name, str(error))
         else:
             self._finish(None if self._state == "closing" else error)
 
@@ -396,7 +401,11 @@ class client(ClassicFrames):
         self._up.set()
         self._ended.set()
         self.closed_cv.wake_all()
-        self._tell("closed", error=error)
+        self._notify("closed", error=error)
+
+    def _keeps(self, which: Channel) -> bool:
+        """Is a channel that the broker closes opened again?"""
+        return self.recovery is not None and self._state == "open" and self.channels.get(which.num) is which
 
     def _forget(self, which: Channel) -> None:
         """A channel has ended."""
@@ -408,7 +417,7 @@ class client(ClassicFrames):
             for name in self._past_confirms:
                 self._past_confirms[name] += getattr(which._confirms, name)
 
-    def _tell(self, event: str, **facts: Any) -> None:
+    def _notify(self, event: str, **facts: Any) -> None:
         for listener in list(self._listeners):
             call_back(listener, event, **facts)
 
@@ -459,7 +468,12 @@ class client(ClassicFrames):
                     self._recovering = False
                     self._recovered_at = ticks.get_now()
                     self._up.set()
-                    self._tell("recovered", attempt=attempt)
+                    for each in list(self.channels.values()):
+                        if each._link is link:
+                            each._release()
+                        elif each._held:
+                            each._begin_revival(link, False)  # closed again while others were restored
+                    self._notify("recovered", attempt=attempt)
                     LOG("connection recovered", self.name, attempt)
                     return
                 error: BaseException = link.error or ConnectionLost("lost again")
@@ -477,7 +491,7 @@ class client(ClassicFrames):
                     if each._link is link:
                         each._lost(ConnectionLost(f"recovery failed: {error}"))
             LOG("recovery failed", self.name, attempt, str(error))
-            self._tell("recovery-failed", attempt=attempt, error=error)
+            self._notify("recovery-failed", attempt=attempt, error=error)
             if self._gives_up(rule, attempt, error):
                 return
             self._rest(pause)
@@ -505,12 +519,13 @@ class client(ClassicFrames):
         if rule.topology:
             self._restore_topology(link)
         for each in channels:
-            if each.closed:
-                continue
             try:
-                each._resume(link)
+                each._restore(link)
             except ChannelClosed as exc:
-                LOG("channel not recovered", each.num, str(exc))
+                LOG("channel not recovered yet", each.num, str(exc))  # it goes on by itself
+            except StateError:
+                if not each._closing:
+                    raise
 
     def _restore_topology(self, link: Link) -> None:
         """Each thing on a channel of its own making: what the broker refuses ends the channel, not the recovery."""
@@ -543,12 +558,12 @@ class client(ClassicFrames):
             answer = helper._ask(repeated, (expected,), link=link)
         except ChannelClosed as exc:
             LOG("not declared again", repr(method), str(exc))
-            self._tell("topology-failed", method=method, error=exc)
+            self._notify("topology-failed", method=method, error=exc)
         else:
             if named:
                 self._topology.rename(old, answer.queue)
                 if answer.queue != old:
-                    self._tell("queue-renamed", old=old, new=answer.queue)
+                    self._notify("queue-renamed", old=old, new=answer.queue)
         return helper
 
     def _wait_up(self) -> None:
@@ -690,7 +705,8 @@ class client(ClassicFrames):
     def add_listener(self, listener: Callable[..., object]) -> None:
         """Have ``listener(event, **facts)`` called when something happens to the connection: "blocked" (reason),
         "unblocked", "lost" (error), "recovered" (attempt), "recovery-failed" (attempt, error), "queue-renamed" (old,
-        new), "topology-failed" (method, error), "closed" (error). It must not wait."""
+        new), "topology-failed" (method, error), "channel-lost" (channel, error: the broker has closed it),
+        "channel-recovered" (channel, error), "closed" (error). It must not wait."""
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Callable[..., object]) -> None:
@@ -752,7 +768,7 @@ class client(ClassicFrames):
             channels=len(self.channels),
             consumers=len(consumers),
             waiting_messages=sum(map(len, consumers)),
-            unconfirmed=sum(len(each.open) for each in confirms),
+            unconfirmed=sum(map(len, confirms)),
             **{
                 name: past + sum(getattr(each, name) for each in confirms) for name, past in self._past_confirms.items()
             },

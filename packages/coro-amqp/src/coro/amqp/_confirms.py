@@ -99,6 +99,7 @@ class Confirms:
         self.window = window
         self.republish = republish
         self.open: dict[int, Confirmation] = {}
+        self.again: deque[Confirmation] = deque()  # were open when the channel was lost, and are to be published again
         self.confirmed = self.nacked = self.returned = 0
         self._last = 0
         self._mandatory: deque[Confirmation] = deque()
@@ -106,8 +107,14 @@ class Confirms:
         self._progress = coro.condition_variable()  # threads that wait for the window or for everything
 
     def restart(self) -> None:
-        """The channel has been opened anew: the broker counts from 1."""
+        """The channel has been opened again: the broker counts from 1."""
         self._last = 0
+        self.again.extendleft(reversed(self.open.values()))
+        self.open = {}
+        self._mandatory.clear()
+
+    def __len__(self) -> int:
+        return len(self.open) + len(self.again)
 
     def add(self, exchange: str, routing_key: str, body: Any, properties: Any, mandatory: bool) -> Confirmation:
         """A message is about to be published."""
@@ -134,8 +141,8 @@ class Confirms:
 
     def wait_all(self, timeout: float) -> None:
         """Wait until none is open, then raise the first failure since the last call."""
-        if self.open:
-            self._wait(0, timeout, f"the broker to confirm {len(self.open)} messages")
+        if len(self):
+            self._wait(0, timeout, f"the broker to confirm {len(self)} messages")
         failures, self._failures = self._failures, []
         if failures:
             if len(failures) > 1:
@@ -149,7 +156,7 @@ class Confirms:
             link.begin_wait()
         try:
             with coro.move_on_after(timeout):
-                while len(self.open) > most:
+                while len(self) > most:
                     self._progress.wait()
                 return
         finally:
@@ -206,29 +213,27 @@ class Confirms:
         return None
 
     def fail(self, error: AMQPError) -> None:
-        """The channel has ended: nobody will ever know."""
-        lost, self.open = self.open, {}
+        """The channel has ended, or was lost: nobody will ever know."""
+        lost, self.open = [*self.open.values(), *self.again], {}
+        self.again.clear()
         self._mandatory.clear()
-        for found in lost.values():
+        for found in lost:
             found.settle(error)
             found.content = None
             self._failures.append(error)
         self._progress.wake_all()
 
-    def keep(self) -> list[Confirmation]:
-        """The connection is lost: those that are to be published again."""
-        lost, self.open = list(self.open.values()), {}
-        self._mandatory.clear()
-        return lost
-
-    def readd(self, found: Confirmation) -> None:
-        """One of these is about to be published again."""
+    def readd(self) -> tuple[str, str, Any, Any, bool]:
+        """The first of those that are to be published again is about to be; returns what it is."""
+        found = self.again.popleft()
+        assert found.content is not None
         self._last += 1
         found.tag = self._last
         found.exception = None
         self.open[self._last] = found
-        if found.content is not None and found.content[4]:
+        if found.content[4]:
             self._mandatory.append(found)
+        return found.content
 
 
 def _same(body: Any, received: bytes) -> bool:

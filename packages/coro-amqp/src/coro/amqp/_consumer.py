@@ -62,6 +62,7 @@ class consumer:
         self._full = self._flooded = False
         self._excess = 0  # bytes that came while it was full
         self._request: spec.basic.consume | None = None  # how to subscribe again
+        self._qos = spec.basic.qos(0, 0, False)  # the limit that it has at the broker
 
     # ---- in the reader
 
@@ -92,20 +93,22 @@ class consumer:
 
     def _relieve(self) -> None:
         """The inbox may be far enough down for the connection to read on."""
-        link = self.channel._link
         if len(self._inbox) <= self.max_inbox // 2:
-            self._full = False
-            if self._flooded:
-                self._flooded = False
-                if link is not None:
-                    link.flooded -= 1
-            if link is not None:
-                link.full -= 1
-                link.resume()
+            self._let_read()
+
+    def _let_read(self) -> None:
+        """The connection does not stop on account of this inbox."""
+        link = self.channel._link
+        full, flooded = self._full, self._flooded
+        self._full = self._flooded = False
+        if link is not None and full:
+            link.full -= 1
+            link.flooded -= flooded
+            link.resume()
 
     def _drop(self) -> None:
-        """The connection is lost: what waits here, the broker delivers again, unless it took it for dealt with."""
-        self._full = self._flooded = False
+        """The channel is lost: what waits here, the broker delivers again, unless it took it for dealt with."""
+        self._let_read()
         if self.no_ack:
             return
         # A message that is on its way to a thread is counted and cannot be had; its acknowledgement will be refused.
@@ -129,6 +132,7 @@ class consumer:
             return
         self.closed = True
         self.error = error
+        self._let_read()
         if self._callback is not None:
             call_back(self._callback, None)
         else:

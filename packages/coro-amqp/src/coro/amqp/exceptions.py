@@ -119,7 +119,10 @@ class UnexpectedClose(RemoteError):
 
 
 class ChannelClosed(UnexpectedClose):
-    """The broker closed the channel; the connection and its other channels go on. Open a new channel."""
+    """The broker closed the channel; the connection and its other channels go on.
+
+    Open a new channel, unless the client has recovery: then this one opens again by itself.
+    """
 
 
 class ConnectionClosed(UnexpectedClose):

@@ -222,6 +222,8 @@ class client:
     def _take_event(self, name: str, **facts: Any) -> None:
         if name in ("lost", "closed"):
             self._fail_all("the connection has ended, and replies with it", facts.get("error"))
+        elif name == "channel-lost" and facts["channel"] is self.channel:
+            self._fail_all("the broker has closed the channel, and replies may be lost with it", facts["error"])
 
     def _fail_all(self, text: str, cause: BaseException | None) -> None:
         calls, self._calls = self._calls, {}
@@ -444,8 +446,8 @@ class server:
     def _serve(self) -> None:
         try:
             self._consumer.run(self._request, self.workers)
-        except* AMQP_Consumer_Closed as group:
-            LOG("rpc server ended", self.queue, str(group.exceptions[0]))
+        except AMQP_Consumer_Closed as exc:
+            LOG("rpc server ended", self.queue, str(exc))
 
     def _request(self, message: Message) -> None:
         self._active += 1
