@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tools.codegen import __main__ as codegen
-from tools.codegen import schema
+from tools.codegen import needs, schema
 
 SMALL = {
     "name": "AMQP",
@@ -147,9 +148,86 @@ def test_files_that_are_no_json(data: bytes) -> None:
         schema.parse(data, "broken.json")
 
 
+@pytest.mark.parametrize("name", ["self", "bits", "c", "at", "data", "o", "pos", "depth", "get-shortstr", "begin"])
+def test_names_that_the_output_uses_are_refused(name: str) -> None:
+    arguments = [{"type": "octet", "name": name}, {"type": "bit", "name": "flag"}]
+    with pytest.raises(schema.SchemaError, match="class basic, method return-ok: expected arguments"):
+        parsed(changed("classes", 0, "methods", 2, "arguments", to=arguments))
+
+
+@pytest.mark.parametrize(("path", "name"), [(("name",), "Method"), (("name",), "id"), (("methods", 2, "name"), "id")])
+def test_names_that_spec_has_are_refused(path: tuple, name: str) -> None:
+    with pytest.raises(schema.SchemaError, match=r"a name that spec\.py does not use"):
+        parsed(changed("classes", 0, *path, to=name))
+
+
+def test_all_variables_of_the_functions_made_are_refused_for_arguments() -> None:
+    text = codegen.make(parsed(SMALL))["_spec_codec.pyx"]
+    functions = re.findall(r"^def (?:un)?pack_\w+\((.*)\):\n((?:    .*\n)+)", text, re.M)
+    assert len(functions) == 6
+    for parameters, body in functions:
+        variables = re.findall(r"cdef \w+ \*?(\w+)", body) + re.findall(r"(\w+)(?:=\d+)?(?:,|$)", parameters)
+        of_the_file = {"exchange", "arguments", "_id", *(f"bit_{i}" for i in range(9))}
+        calls = set(re.findall(r"(\w+)\(", body))
+        assert {*variables, *calls} - of_the_file - {"__new__", "extend", "take"} <= schema.IN_OUTPUT
+
+
+def whole() -> dict:
+    """A description that has all that coro-amqp needs: what is checked in, read back."""
+    types = {"int": "long", "str": "shortstr", "bytes": "longstr", "bool": "bit", "dict[str, Any]": "table"}
+    classes: dict[str, dict] = {}
+    for (owner, method), (number, parameters) in needs._signatures((codegen.PACKAGE / "spec.py").read_text()).items():
+        numbers = ast.literal_eval(number)
+        entry = classes.setdefault(owner, {"id": numbers[0], "name": owner, "methods": []})
+        arguments = [
+            {
+                "type": types[kind.removesuffix(" | None")],
+                "name": name.lstrip("_").replace("_", "-"),
+                **({"default-value": {}} if kind.endswith("None") else {}),
+            }
+            for name, kind in (each.split(": ") for each in parameters)
+        ]
+        name = method.lstrip("_").replace("_", "-")
+        entry["methods"].append({"id": numbers[1], "name": name, "arguments": arguments})
+    return {**SMALL, "classes": list(classes.values())}
+
+
+def test_a_file_without_what_the_client_needs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = whole()
+    path = tmp_path / "file.json"
+
+    def outcome(content: object) -> tuple[int, str]:
+        path.write_text(json.dumps(content))
+        return codegen.main([str(path), "--output", str(tmp_path)]), capsys.readouterr().err
+
+    assert outcome(good) == (0, "")
+    made = (tmp_path / "spec.py").read_text()
+    cases = []
+    bad = copy.deepcopy(good)
+    bad["classes"] = [each for each in bad["classes"] if each["name"] != "connection"]
+    cases.append((bad, "expected the method connection."))
+    publish = {"name": "publish"}
+    for change, match in (
+        (lambda entry: entry["arguments"].pop(), "expected the arguments of basic.publish to begin with"),
+        (lambda entry: entry["arguments"][1].update(name="other"), "expected the arguments of basic.publish"),
+        (lambda entry: entry.update(id=999), "expected the numbers (60, 40) for basic.publish"),
+    ):
+        bad = copy.deepcopy(good)
+        [publish] = [m for c in bad["classes"] if c["name"] == "basic" for m in c["methods"] if m["name"] == "publish"]
+        change(publish)
+        cases.append((bad, match))
+    for bad, match in cases:
+        code, error = outcome(bad)
+        assert code == 2 and match in error, error
+        assert (tmp_path / "spec.py").read_text() == made
+    longer = copy.deepcopy(good)
+    longer["classes"][0]["methods"][0]["arguments"].append({"type": "octet", "name": "new"})
+    assert outcome(longer)[0] == 0
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.json"
-    path.write_text(json.dumps(SMALL))
+    path.write_text(json.dumps(whole()))
     folder = tmp_path / "out"
     assert codegen.main([str(path), "--output", str(folder)]) == 2
     folder.mkdir()

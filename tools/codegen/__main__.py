@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import cython_file, python_file
+from . import cython_file, needs, python_file
 from .schema import Schema, SchemaError, load
 
 #: Where the files belong.
@@ -61,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(exc, file=sys.stderr)
         return 2
     texts = make(schema)
+    lacking = needs.missing(texts["spec.py"], PACKAGE)
+    if lacking is not None:
+        print(f"{options.path.name}: {lacking}", file=sys.stderr)
+        return 2
     if options.check:
         return _check(options.output, texts)
     if not options.output.is_dir():

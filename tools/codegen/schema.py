@@ -35,6 +35,15 @@ TYPES: dict[str, tuple[type, ...]] = {
 MOST = {"octet": 2**8 - 1, "short": 2**16 - 1, "long": 2**32 - 1, "longlong": 2**64 - 1, "timestamp": 2**64 - 1}
 #: Attributes that every method has; a field of that name gets an underscore, as Python's keywords do.
 OF_METHODS = frozenset({"id", "pack", "unpack", "synchronous", "content", "fields"})
+#: Names that the functions made here use themselves: parameters, variables, and what they call.
+IN_OUTPUT = frozenset(
+    {"self", "cls", "Any", "Self", "REQUIRED", "bool", "bytes", "dict", "int", "str"}
+    | {"o", "c", "at", "data", "pos", "depth", "bits", "begin", "into", "text", "cursor", "Output"}
+    | {f"{verb}_{kind}" for verb in ("get", "put", "read", "write") for kind in ("u8", "u16", "u32", "u64")}
+    | {f"{verb}_{kind}" for verb in ("get", "put") for kind in ("shortstr", "longstr", "table", "timestamp", "text")}
+)
+#: Names that a module or a class of spec.py has already.
+IN_SPEC = frozenset({"id", "annotations", "_codec", "Any", "ClassVar", "Method", "REQUIRED", "Self", "method_map"})
 #: One word of flags; its lowest bit says that another word follows (specification, 4.2.6.1).
 MOST_PROPERTIES = 15
 
@@ -208,6 +217,8 @@ class _Reader:
         entry = self._table(value, where)
         name = self._name(entry, where)
         where = f"class {name}"
+        if _attribute(name) in IN_SPEC:
+            raise self._fail(where, "a name that spec.py does not use", name)
         number = self._number(entry, "id", where, least=1)
         methods = tuple(
             self._method(each, f"{where}.methods[{i}]", where)
@@ -234,6 +245,11 @@ class _Reader:
             for i, each in enumerate(self._list(entry.get("arguments", []), f"{where}.arguments"))
         )
         self._distinct_names(where, fields)
+        for field in fields:
+            if field.attribute in IN_OUTPUT:
+                raise self._fail(where, "arguments with names that the code made here does not use", field.name)
+        if _attribute(name) in IN_SPEC:
+            raise self._fail(where, "a name that spec.py does not use", name)
         return Method(
             name,
             _attribute(name),
