@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
@@ -205,3 +205,45 @@ def test_any_text_is_a_schedule_or_refused(text):
     except CronError:
         return
     assert next(schedule) > 0
+
+
+def test_a_datetime_gives_datetimes_of_the_zone_of_the_schedule() -> None:
+    start = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    schedule = cron("30 2 * * *", start=start, zone=zone(BERLIN))
+    first = next(schedule)
+    assert first == datetime(2026, 3, 2, 1, 30, tzinfo=UTC) and str(first.tzinfo) == BERLIN and first.hour == 2
+    assert next(schedule) - first == timedelta(days=1)
+    plus_five = timezone(timedelta(hours=5))
+    found = schedule.after(start.astimezone(plus_five))
+    assert found == first and str(found.tzinfo) == BERLIN
+    # the zone of the moment, where the schedule has none of its own
+    assert cron("0 0 * * *", start=0).after(start.astimezone(plus_five)).tzinfo is plus_five
+    assert schedule.after(start.timestamp()) == int(first.timestamp())
+
+
+@pytest.mark.parametrize("module", [clocks.tsc_time, clocks.posix_time])
+@pytest.mark.parametrize("kind", ["TSC", "Posix", "uPosix", "fPosix"])
+def test_times_of_the_package_give_times_of_the_same_class(module, kind: str) -> None:
+    make = getattr(module, f"{kind}_from_posix_sec")
+    start = utc(2026, 3, 1, 12, 0)
+    schedule = cron("0 * * * *", start=make(start), zone=UTC)
+    for moment in (next(schedule), next(schedule), schedule.after(make(start + 1))):
+        assert type(moment) is type(make(start))
+    # (a TSC counts ticks: its seconds are those of the present relation)
+    assert abs(schedule.after(make(start)).as_posix_fsec() - (start + 3600)) < 1e-3
+    clocks.sleep_until(schedule.after(make(start)))  # it has come already
+
+
+@pytest.mark.parametrize("wrong", ["2026-01-01", None, b"1", True, 1j])
+def test_what_is_no_moment(wrong) -> None:
+    with pytest.raises(TypeError, match="expected POSIX seconds, a Time object or a datetime"):
+        cron("* * * * *", start=0).after(wrong)
+    with pytest.raises(ValueError, match="with a time zone"):
+        cron("* * * * *", start=datetime(2026, 1, 1))
+    with pytest.raises(ValueError, match="with a time zone"):
+        cron("* * * * *", start=0).after(datetime(2026, 1, 1))
+
+
+def test_iteration_over_datetimes_ends_with_the_calendar() -> None:
+    last = datetime(9999, 12, 31, 23, 58, tzinfo=UTC)
+    assert list(cron("* * * * *", start=last, zone=UTC)) == [last + timedelta(minutes=1)]

@@ -19,10 +19,13 @@ moments of that day are asked for.
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+from coro.clocks import mach_time, posix_time, tsc_time
 
 __all__ = ["CronError", "cron"]
 
@@ -45,6 +48,28 @@ _MOST_DAYS = 9 * 366
 #: Days whose moments are kept: yesterday, today and tomorrow, as seen from UTC.
 _MOST_KNOWN = 3
 _PART = re.compile(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/([0-9]+))?", re.ASCII)
+
+
+#: What moments may be beside POSIX seconds: a datetime with a time zone, a Time object of this package.
+_Moment = TypeVar("_Moment", int, datetime, tsc_time.TSC, tsc_time.Posix, tsc_time.uPosix, tsc_time.fPosix)
+_Other = TypeVar("_Other", datetime, tsc_time.TSC, tsc_time.Posix, tsc_time.uPosix, tsc_time.fPosix)
+
+
+def _taken(moment: Any, zone: tzinfo | None) -> tuple[float, Callable[[int], Any]]:
+    """POSIX seconds, and what makes a time of the same type of a whole number of them."""
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise ValueError(f"expected a datetime with a time zone, got {moment!r}; add one with .astimezone()")
+        where = zone or moment.tzinfo
+        return moment.timestamp(), lambda seconds: datetime.fromtimestamp(seconds, where)
+    if isinstance(moment, (tsc_time.Time, posix_time.Time, mach_time.Time)):
+        module = sys.modules[type(moment).__module__]
+        name = type(moment).__name__
+        make = getattr(module, f"{name}_from_posix_sec")
+        return moment.as_posix_usec() / 1000000, make
+    if isinstance(moment, bool) or not isinstance(moment, (int, float)):
+        raise TypeError(f"expected POSIX seconds, a Time object or a datetime, got {type(moment).__name__}")
+    return moment, int
 
 
 class CronError(ValueError):
@@ -98,21 +123,34 @@ def _values(text: str, field: _Field) -> frozenset[int]:
     return frozenset(found)
 
 
-class cron:
-    """The moments that a line in the notation of cron means; an iterator over them as POSIX seconds.
+class cron(Generic[_Moment]):
+    """The moments that a line in the notation of cron means; an iterator over them.
 
     expression: the five fields, or a short form such as "@daily"; see the head of the module for the notation.
-    start: POSIX seconds; the first moment is the first one after it.  None: the present time of day.
+    start: the first moment is the first one after it; as ``sleep_until`` takes it: POSIX seconds, a ``datetime`` with a
+    time zone, or a Time object of ``coro.clocks``. None: the present time of day.
     zone: whose local times these are: a `tzinfo` such as `zoneinfo.ZoneInfo("Europe/Berlin")`; None: the process's.
+
+    Moments are of the type of ``start``: POSIX seconds for a number or None, a ``datetime`` in the zone of the schedule
+    (without one, in that of ``start``), or a Time object of the same class.
 
     The iterator ends at the end of the calendar (year 9999).  It gives moments in ascending order whatever the clock
     does: after a step back none comes twice, after a step forward those passed over come at once; who wants to leave
     them out asks `after(now)` each time instead.
 
-    Raises CronError for a text that is no schedule or means no day at all (`0 0 30 2 *`), TypeError for other types.
+    Raises CronError for a text that is no schedule or means no day at all (`0 0 30 2 *`), TypeError for other types,
+    ValueError for a ``datetime`` without a time zone.
     """
 
-    def __init__(self, expression: str, *, start: float | None = None, zone: tzinfo | None = None) -> None:
+    @overload
+    def __init__(
+        self: cron[int], expression: str, *, start: float | None = None, zone: tzinfo | None = None
+    ) -> None: ...
+
+    @overload
+    def __init__(self, expression: str, *, start: _Moment, zone: tzinfo | None = None) -> None: ...
+
+    def __init__(self, expression: str, *, start: Any = None, zone: tzinfo | None = None) -> None:
         if not isinstance(expression, str):
             raise TypeError(f"expected a schedule as text, got {type(expression).__name__}")
         if zone is not None and not isinstance(zone, tzinfo):
@@ -141,28 +179,40 @@ class cron:
             from coro.clocks.sleeping import wall_usec
 
             start = wall_usec() / 1000000
-        self._last: float = start
+        self._last, self._give = _taken(start, zone)
         self._known: dict[date, list[int]] = {}
 
     def __repr__(self) -> str:
         return f"<cron {self.expression!r}>"
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[_Moment]:
         return self
 
-    def __next__(self) -> int:
+    def __next__(self) -> _Moment:
         try:
-            found = self.after(self._last)
+            found = self._after(self._last)
+            given: _Moment = self._give(found)
         except OverflowError:
             raise StopIteration from None
         self._last = found
-        return found
+        return given
 
-    def after(self, moment: float) -> int:
-        """The first moment after `moment`, both in POSIX seconds.
+    @overload
+    def after(self, moment: float) -> int: ...
 
-        Leaves the iterator where it is.  OverflowError behind the end of the calendar, ValueError for NaN.
+    @overload
+    def after(self, moment: _Other) -> _Other: ...
+
+    def after(self, moment: Any) -> Any:
+        """The first moment after `moment`, which is what ``start`` may be; the result is of the same type.
+
+        Leaves the iterator where it is.  OverflowError behind the end of the calendar, ValueError for NaN and for a
+        ``datetime`` without a time zone, TypeError for what is no time.
         """
+        seconds, give = _taken(moment, self._zone)
+        return give(self._after(seconds))
+
+    def _after(self, moment: float) -> int:
         try:
             day = datetime.fromtimestamp(moment, self._zone or UTC).date() - timedelta(days=1)
             for _ in range(_MOST_DAYS):
