@@ -1,4 +1,4 @@
-"""A program for tests: a server that prints its port (`--prefork`: in two processes), or a client that makes load."""
+"""A program for tests: a server that prints its port (`--prefork`: in two processes; `--port N`), or a client that makes load."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def main() -> None:
 
         def serve() -> None:
             listener = coro.tcp_sock()
-            listener.bind(ADDRESS)
+            port = int(sys.argv[2]) if "--port" in sys.argv else 0
+            listener.set_reuse_addr()
+            listener.bind((ADDRESS[0], port))
             listener.listen()
             print(listener.getsockname()[1], flush=True)
             fast_rpc.serve(registry, listener, drain_timeout=10, **options)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import os
+import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +18,18 @@ import pytest
 from rpc_support import methods
 
 import coro
-from coro.rpc import Busy, ConnectionLost, ForkedError, GoingAway, PeerUnresponsive, RpcError, fast_rpc
+from coro import testing
+from coro.rpc import (
+    Busy,
+    CallTimeout,
+    ConnectionLost,
+    ForkedError,
+    GoingAway,
+    LocalError,
+    PeerUnresponsive,
+    RpcError,
+    fast_rpc,
+)
 from coro.testing import coro_test
 
 PROGRAM = Path(__file__).parent / "serving.py"
@@ -258,3 +274,179 @@ def test_arguments() -> None:
         fast_rpc.Client(("127.0.0.1", 1), attempts=0)
     with pytest.raises(ValueError, match="at least one address"):
         fast_rpc.Pool([])
+
+
+@contextmanager
+def mute() -> Iterator[Any]:
+    """An address that accepts connections (the kernel does) where nobody ever says anything."""
+    sock = coro.tcp_sock()
+    sock.bind(("127.0.0.1", 0))
+    sock.listen(64)
+    try:
+        yield sock.getsockname()
+    finally:
+        sock.close()
+
+
+@pytest.mark.parametrize("kind", ["Client", "Pool"])
+@coro_test
+def test_the_limit_of_a_call_covers_connecting(kind: str) -> None:
+    """Each caller waits its own limit and no longer, however many wait at a server that says nothing."""
+    with mute() as address:
+        client: Any = fast_rpc.Client(address) if kind == "Client" else fast_rpc.Pool([address, address])
+        ended: list[tuple[float, float]] = []
+
+        def call(seconds: float) -> None:
+            began = coro.get_now()
+            with pytest.raises(CallTimeout) as caught:
+                client.call("add", 1, timeout=seconds)
+            assert caught.value.seconds == seconds and "connecting" in str(caught.value)
+            ended.append((seconds, (coro.get_now() - began) / coro.ticks_per_sec))
+
+        coro.in_parallel([(call, (0.02 * (1 + i % 5),)) for i in range(20)])
+        # Far below the ten seconds that an attempt to connect may take.
+        assert len(ended) == 20 and all(seconds <= took < 5 for seconds, took in ended)
+        assert client.statistics().outstanding == 0 if kind == "Client" else True
+        client.close(0.1)
+
+
+@coro_test
+def test_all_who_wait_for_one_attempt_share_its_outcome() -> None:
+    with mute() as address:
+        client = fast_rpc.Client(address, connect_timeout=0.1, retry_connect=0)
+        errors: list[Exception] = []
+
+        def call() -> None:
+            try:
+                client.call("add", 1)
+            except CallTimeout as e:
+                errors.append(e)
+
+        coro.in_parallel([(call, ())] * 10)
+        assert client.statistics().failures == 1
+        assert len({id(e) for e in errors}) == 10 and len({str(e) for e in errors}) == 1
+        client.close()
+
+
+@coro_test
+def test_a_client_that_is_closed_while_it_connects() -> None:
+    with mute() as address:
+        client = fast_rpc.Client(address)
+
+        def call() -> None:
+            with pytest.raises(GoingAway, match="closed"):
+                client.call("add", 1)
+
+        waiting = coro.spawn(call)
+        while not client.statistics().outstanding:
+            coro.yield_slice()
+        client.close()
+        waiting.get()
+
+
+@coro_test
+def test_one_limit_for_all_repetitions() -> None:
+    """Each attempt gets what the ones before have left."""
+    with testing.virtual_clock(autojump=True):
+        registry = fast_rpc.Registry()
+
+        @registry.export
+        def drop() -> None:
+            coro.sleep_relative(1.5)
+            call = fast_rpc.current_call()
+            assert call is not None
+            call.connection.abort()
+
+        with fast_rpc.Server(registry, ("127.0.0.1", 0)) as server:
+            address = server.addresses[0]
+            for make in (fast_rpc.Client, lambda one: fast_rpc.Pool([one] * 3)):
+                client: Any = make(address)
+                began = coro.get_now()
+                with pytest.raises(CallTimeout) as caught:
+                    client.call("drop", timeout=2, idempotent=True)
+                assert caught.value.seconds == 2 and "within 2 seconds" in str(caught.value)
+                assert 1.9 < (coro.get_now() - began) / coro.ticks_per_sec < 2.2
+                client.close()
+
+
+def endless() -> Iterator[int]:
+    yield from range(1000)
+
+
+@coro_test
+def test_a_call_whose_iterator_was_used_is_not_repeated() -> None:
+    """What is left of an iterator is another argument: the result would be wrong."""
+    registry = fast_rpc.Registry()
+    gate = coro.event()
+
+    @registry.export(limit=1)
+    def total(items: Iterator[int]) -> int:
+        gate.wait()
+        return sum(items)
+
+    with (
+        fast_rpc.Server(registry, ("127.0.0.1", 0)) as full,
+        fast_rpc.Server(methods(), ("127.0.0.1", 0)) as free,
+        fast_rpc.connect(full.addresses[0]) as holder,
+    ):
+        held = holder.call_async("total", endless())
+        holder.ping()
+        with fast_rpc.Pool([full.addresses[0], free.addresses[0]]) as pool:
+            right = used = 0
+            while not (right and used):
+                try:
+                    assert pool.call("total", endless()) == 499500
+                    right += 1
+                except Busy as e:
+                    assert "iterator" in str(e) and "Items" in str(e)
+                    used += 1
+            for _ in range(20):
+                assert pool.call("total", fast_rpc.Items(endless)) == 499500
+        gate.set()
+        assert held.wait() == 499500
+        with fast_rpc.Client(free.addresses[0]) as client:
+            assert client.call("total", endless()) == 499500
+            assert client.call("total", fast_rpc.Items(lambda: [1, 2])) == 3
+            assert client.call_async("total", fast_rpc.Items(endless)).wait() == 499500
+            with pytest.raises(LocalError, match="iterable"):
+                client.call("total", fast_rpc.Items(lambda: 5))  # type: ignore[arg-type,return-value]
+    with pytest.raises(TypeError, match="function"):
+        fast_rpc.Items([1])  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@coro_test
+def test_rolling_restarts_under_calls_with_iterators() -> None:
+    """Right results, or errors that say what happened; no wrong ones."""
+    outcomes: collections.Counter[str] = collections.Counter()
+    first = [Process(), Process()]
+    ports = [one.port for one in first]
+    stop: list[int] = []
+    with fast_rpc.Pool([one.address for one in first], check_every=0.2) as pool:
+
+        def work(seed: int) -> None:
+            chance = random.Random(seed)
+            while not stop:
+                n = chance.randrange(50, 3000)
+                items: Any = iter(range(n)) if chance.random() < 0.5 else fast_rpc.Items(functools.partial(range, n))
+                try:
+                    got = pool.call("total", items, timeout=30)
+                    outcomes["right" if got == n * (n - 1) // 2 else "wrong"] += 1
+                except (RpcError, OSError) as e:
+                    outcomes[type(e).__name__] += 1
+
+        threads = [coro.spawn(work, seed) for seed in range(30)]
+        for i in range(4):
+            before = outcomes["right"]
+            while outcomes["right"] < before + 50:
+                coro.sleep_relative(0.01)
+            first[i % 2].child.terminate()
+            coro.in_thread(first[i % 2].child.wait)
+            first[i % 2].__exit__()
+            first[i % 2] = Process("--port", str(ports[i % 2]))
+        stop.append(1)
+        for thread in threads:
+            thread.get()
+        assert outcomes["right"] >= 200 and not outcomes["wrong"], outcomes
+    for one in first:
+        one.__exit__()

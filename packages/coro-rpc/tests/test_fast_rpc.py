@@ -14,6 +14,7 @@ from coro import testing
 from coro.rpc import (
     BadArguments,
     Busy,
+    CallCancelled,
     CallTimeout,
     ConnectionLost,
     EncodeError,
@@ -669,3 +670,65 @@ def test_many_rows_are_one_answer() -> None:
 @coro_test
 def test_a_handler_outside_a_call() -> None:
     assert fast_rpc.current_call() is None
+
+
+@coro_test
+def test_every_method_is_answered() -> None:
+    """Whatever it ends with, also what ends its thread, and what is too large or cannot be shown."""
+
+    class Strange(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    registry = fast_rpc.Registry()
+
+    @registry.export
+    def ends(which: str) -> None:
+        raise {
+            "KeyboardInterrupt": KeyboardInterrupt,
+            "SystemExit": SystemExit(3),
+            "Shutdown": coro.Shutdown,
+            "GeneratorExit": GeneratorExit,
+            "Group": BaseExceptionGroup("several", [SystemExit(1), ValueError(2)]),
+            "Large": ValueError("x" * 1_000_000),
+            "Strange": Strange(),
+            "StopIteration": StopIteration(1),
+        }[which]
+
+    seen: list[object] = []
+    before = coro.set_exception_notifier(lambda: None)
+    with served(registry, max_packet=1000, tracebacks=True, on_error=seen.append) as (server, connect):
+        conn = connect(options={"max_packet": 1000, "timeout": 60})
+        for which in ("KeyboardInterrupt", "SystemExit", "GeneratorExit", "Group", "Large", "Strange", "StopIteration"):
+            with pytest.raises(RemoteError) as caught:
+                conn.call("ends", which)
+            kind = {"Group": "ExceptionGroup", "Large": "ValueError"}.get(which, which)
+            assert kind in str(caught.value)
+        # It began, so this must not be GoingAway, which clients repeat.
+        with pytest.raises(CallCancelled, match="stopped by the server"):
+            conn.call("ends", "Shutdown")
+        assert server.running == 0
+    coro.set_exception_notifier(before)
+
+
+@coro_test
+def test_nested_calls_deeper_than_the_limit() -> None:
+    """The innermost caller must not wait for room that only its own ancestors could make."""
+    there, here = fast_rpc.Registry(), fast_rpc.Registry()
+
+    def onward(name: str) -> Any:
+        def method(n: int) -> int:
+            call = fast_rpc.current_call()
+            assert call is not None
+            return 0 if n == 0 else call.connection.call(name, n - 1) + 1
+
+        return method
+
+    there.export(onward("here"), "there")
+    here.export(onward("there"), "here")
+    with served(there, max_outstanding=50) as (_, connect):
+        conn = connect(here, options={"max_outstanding": 50})
+        assert conn.call("there", 80) == 80
+        with pytest.raises((Busy, RemoteError), match="nest"):
+            conn.call("there", 500)
+        assert conn.call("there", 3) == 3

@@ -49,8 +49,9 @@ import types
 import coro as _coro
 from coro._runtime import scheduler
 from coro.exceptions import Interrupted, Shutdown, SimultaneousError
+from coro.rpc._arguments import Items, OneShot
 from coro.rpc.codecs import Pickle
-from coro.rpc.exceptions import (BadArguments, CallTimeout, ConnectionLost, DecodeError, EncodeError, LocalError,
+from coro.rpc.exceptions import (BadArguments, Busy, CallTimeout, ConnectionLost, DecodeError, EncodeError, LocalError,
                                  NotPermitted, PacketTooBig, ProtocolError, RemoteError, RpcError, UploadError)
 from coro.rpc.packet_stream import _failure, _positive, _text
 
@@ -82,6 +83,11 @@ def current_call():
     """The call that the running thread executes (an IncomingCall), or None. Threads that a handler starts inherit
     it."""
     return current_var.get()
+
+
+def _leave_call():
+    """The running thread belongs to no call any more: it works for several."""
+    current_var.set(None)
 
 
 cdef class Limits:
@@ -406,7 +412,9 @@ cdef class Stream:
         return f"<Stream of {self.call.what}: {'ended' if self.call.state != WAITING else 'open'}>"
 
 
-def _upload(Pending call not None, iterator):
+def _upload(Pending call not None, iterator, once):
+    if once is not None:
+        once.begun = True
     (<RpcStream>call.stream).send_up(call, iterator)
 
 
@@ -642,17 +650,21 @@ cdef class RpcStream(PacketStream):
         cdef list pieces
         cdef bytes head
         cdef IncomingCall above
-        cdef object iterator = None
+        cdef object iterator = None, once = None
         self.check_usable()
         if not self.agreed:
             raise LocalError("expected the handshake before the first call")
         for i in range(len(args)):
             arg = args[i]
             if type(arg) is not str and type(arg) is not int and type(arg) is not bytes and arg is not None:
-                if hasattr(type(arg), "__next__"):
+                if type(arg) is OneShot or type(arg) is Items or hasattr(type(arg), "__next__"):
                     if iterator is not None or i > 254:
                         raise LocalError("expected at most one iterator among the arguments, before the 256th")
-                    iterator = arg
+                    if type(arg) is OneShot:
+                        once = arg
+                        iterator = arg.iterator
+                    else:
+                        iterator = arg._iterator() if type(arg) is Items else arg
                     position = i
         if iterator is not None:
             flags |= UP
@@ -675,6 +687,12 @@ cdef class RpcStream(PacketStream):
                     raise CallTimeout(f"the time of the call that calls {method} is over")
                 seconds = rest
                 call.inherited = True
+        if above is not None and above.stream is self and not above.done and \
+                <Py_ssize_t>len(self.pending) >= self.max_outstanding:
+            # Its caller may be waiting for this call, and so on: room might never come.
+            raise Busy(f"{len(self.pending)} calls to {self.name} are under way, as many as may be, and {method} is "
+                       "called by a method that is executed for the same connection, perhaps for one of them; nest "
+                       "calls less deeply, or raise max_outstanding")
         if seconds < 4e6:
             milliseconds = <int64_t>(seconds * 1000.0) + 1
             call.limit(seconds)
@@ -698,7 +716,7 @@ cdef class RpcStream(PacketStream):
         self.put_value(REQUEST, call.id, head, pieces)
         if iterator is not None:
             call.up_credit = self.frames.peer_window
-            call.uploader = spawn_internal(_upload, (call, iterator), True)
+            call.uploader = spawn_internal(_upload, (call, iterator, once), True)
         return call
 
     def call(self, str method, tuple args, dict kwargs, timeout=None, metadata=None):
@@ -1020,7 +1038,8 @@ cdef class RpcStream(PacketStream):
                 if not isinstance(e, Shutdown):
                     raise
             else:
-                self.answer_failure(inc, CODE_GOING_AWAY if isinstance(e, Shutdown) else CODE_EXCEPTION,
+                # Not CODE_GOING_AWAY, which promises that nothing was executed.
+                self.answer_failure(inc, CODE_CANCELLED if isinstance(e, Shutdown) else CODE_EXCEPTION,
                                     f"{method.name} was stopped by the server")
                 raise
         except (EncodeError, PacketTooBig) as e:
@@ -1032,6 +1051,11 @@ cdef class RpcStream(PacketStream):
             method.failures += 1
             self.say_exception(inc, e)
             self.note_error(inc, e)
+        except BaseException as e:
+            # SystemExit, KeyboardInterrupt: the thread ends by it, as any other would, and the caller is told.
+            method.failures += 1
+            self.say_exception(inc, e)
+            raise
         return 0
 
     cdef int after_payload(self, IncomingCall inc) except -1:
@@ -1081,13 +1105,16 @@ cdef class RpcStream(PacketStream):
         if self.tracebacks:
             trace = "".join(traceback.format_exception(exc))[-60000:]
         details = [] if exc.args and not isinstance(exc.args, tuple) else list(exc.args)
-        try:
-            pieces = self.encode([name, text, details, trace])
-            self.check_value(b"\4", pieces)
-        except Exception:
-            pieces = self.encode([name, text, [], trace])
-        self.put_value(FAIL, inc.id, b"\4", pieces)
-        return 0
+        # The arguments may be what cannot be sent, and all of it more than the other side takes.
+        for parts in ([name, text, details, trace], [name, text, [], trace], [name[:200], text[:200], [], None]):
+            try:
+                pieces = self.encode(parts)
+                self.check_value(b"\4", pieces)
+            except Exception:
+                continue
+            self.put_value(FAIL, inc.id, b"\4", pieces)
+            return 0
+        return self.answer_failure(inc, CODE_TOO_BIG, f"{(<Method>inc.method).name} raised {name[:200]}")
 
     cdef object send_down(self, IncomingCall inc, object generator):
         """The items of a generator; returns what it returned."""

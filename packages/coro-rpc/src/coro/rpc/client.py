@@ -2,22 +2,26 @@
 
 A call that was under way when the connection broke may have been executed, so it fails, unless it was marked
 idempotent. Calls that were certainly not executed (the server is going away, or busy) are tried again in any case,
-Busy ones only when the client was told to (``attempts``).
+Busy ones only when they are idempotent. A call with an iterator among its arguments is repeated only as long as the
+iterator has not been asked for an item (_arguments.py): what would be left of it is another argument.
 
-How it connects anew, and how long it waits before that, is in _reconnect.py.
+The limit of a call covers connecting, repetitions and pauses. How a client connects anew, and how long it waits before
+that, is in _reconnect.py.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import coro
+from coro.rpc._arguments import OneShot, one_shot
 from coro.rpc._calls import Pending, RpcStream, Stream
 from coro.rpc._connecting import CONNECT_TIMEOUT, open_stream
-from coro.rpc._reconnect import FIRST_PAUSE, Reconnecting
+from coro.rpc._reconnect import FIRST_PAUSE, Limit, Reconnecting
 from coro.rpc._registry import Registry
 from coro.rpc.connection import HANDSHAKE_TIMEOUT, Caller, Connection
 from coro.rpc.exceptions import (
@@ -31,6 +35,8 @@ from coro.rpc.exceptions import (
 __all__ = ["Client", "ClientStatistics", "Member", "Pool", "connect"]
 
 _T = TypeVar("_T")
+#: What makes a call over a connection, within so many seconds (None: the connection's own limit).
+_Make = Callable[[RpcStream, "float | None"], _T]
 
 
 class ClientStatistics(NamedTuple):
@@ -80,10 +86,13 @@ def connect(
 class Client(Caller):
     """A connection that is made at the first call, and made anew when it has gone.
 
-    address, registry, tls, server_hostname, settings: as for ``connect``. timeout: seconds for a call (60). attempts:
-    how often a call is tried that was not executed, or is idempotent; 1 never repeats. connect_timeout: seconds for one
-    attempt to connect. retry_connect: seconds for which a call goes on trying to connect; 0 tries once. on_connect:
-    ``on_connect(connection)`` after each connecting, before anybody calls. options: of PacketStream.
+    address, registry, tls, server_hostname, settings: as for ``connect``. timeout: seconds for a call (60), connecting
+    and repetitions included. attempts: how often a call is tried that was not executed, or is idempotent; 1 never
+    repeats. A call whose iterator has given items is not repeated: it raises the error that stands in the way, which
+    says so; see ``Items``. connect_timeout: seconds for one attempt to connect. retry_connect: seconds for which trying
+    to connect goes on; 0 tries once. All callers that wait for a connection wait for the same one, and get the same
+    error. on_connect: ``on_connect(connection)`` after each connecting, before anybody calls, in the thread that
+    connects. options: of PacketStream.
 
     Any number of threads may use it at once. ``with`` closes it at the end.
     """
@@ -109,8 +118,10 @@ class Client(Caller):
         self._registry = registry
         self._attempts = attempts
         self._connect_timeout = connect_timeout
+        options = {"timeout": timeout, **dict(options or {})}
+        self._timeout: float | None = options["timeout"]
         self._settings: dict[str, Any] = dict(
-            tls=tls, server_hostname=server_hostname, options={"timeout": timeout, **dict(options or {})}, **settings
+            tls=tls, server_hostname=server_hostname, options=options, **settings
         )
         self._link = Reconnecting(self._connect, retry_connect, on_connect)
         self._repeated = 0
@@ -120,13 +131,13 @@ class Client(Caller):
 
     # -- the connection
 
-    def _connection(self) -> RpcStream:
+    def _connection(self, limit: Limit | None = None) -> RpcStream:
         current = self._link.current
         if current is not None:
             rpc = current._rpc
             if not rpc.closing:
                 return rpc
-        return self._link.get()._rpc
+        return self._link.get(limit)._rpc
 
     def _connect(self) -> Connection:
         return connect(self.address, self._registry, timeout=self._connect_timeout, **self._settings)
@@ -151,9 +162,9 @@ class Client(Caller):
 
     @property
     def outstanding(self) -> int:
-        """Calls under way."""
+        """Calls under way, also those that wait for a connection."""
         current = self._link.current
-        return 0 if current is None else current.statistics().outstanding
+        return self._link.waiting + (0 if current is None else current.statistics().outstanding)
 
     def statistics(self) -> ClientStatistics:
         """Counts, for debugging."""
@@ -162,8 +173,9 @@ class Client(Caller):
         return ClientStatistics(connected, self._link.connects, self._link.failures, self._repeated, self.outstanding)
 
     def ping(self, timeout: float | None = None) -> float:
-        """Ask the server for a sign of life; the seconds that it took."""
-        return self.connection().ping(timeout)
+        """Ask the server for a sign of life; the seconds that it took. timeout: seconds, connecting included."""
+        limit = Limit(self._timeout if timeout is None else timeout, "a ping")
+        return self._link.get(limit).ping(max(limit.left, 1e-6))
 
     # -- calls
 
@@ -179,7 +191,7 @@ class Client(Caller):
     ) -> Any:
         """See ``Caller.call``. idempotent: repeat it when the connection broke and nobody knows whether it was
         executed; also when the server is busy."""
-        return self._repeat(lambda rpc: rpc.call(method, args, kwargs, timeout, metadata), idempotent)
+        return self.call_with(method, args, kwargs, timeout=timeout, metadata=metadata, idempotent=idempotent)
 
     def call_with(
         self,
@@ -192,38 +204,71 @@ class Client(Caller):
         idempotent: bool = False,
     ) -> Any:
         """See ``Caller.call_with`` and ``call``."""
-        return self._repeat(lambda rpc: rpc.call(method, tuple(args), kwargs, timeout, metadata), idempotent)
+        positional, once = one_shot(tuple(args))
+        limit = Limit(self._timeout if timeout is None else timeout, f"the call of {method}")
+        return self._repeat(lambda rpc, t: rpc.call(method, positional, kwargs, t, metadata), limit, idempotent, once)
 
     def call_async(
         self, method: str, /, *args: Any, timeout: float | None = None, metadata: Any = None, **kwargs: Any
     ) -> Pending:
-        """See ``Caller.call_async``. What was sent is not repeated."""
-        return self._repeat(lambda rpc: rpc.call_async(method, args, kwargs, timeout, metadata), False)
+        """See ``Caller.call_async``. What was sent is not repeated. ``timeout`` begins now, also if there is no
+        connection yet."""
+        positional, once = one_shot(args)
+        limit = Limit(self._timeout if timeout is None else timeout, f"the call of {method}")
+        return self._repeat(lambda rpc, t: rpc.call_async(method, positional, kwargs, t, metadata), limit, False, once)
 
     def stream(
         self, method: str, /, *args: Any, timeout: float | None = None, metadata: Any = None, **kwargs: Any
     ) -> Stream:
         """See ``Caller.stream``. What was sent is not repeated."""
-        return self._repeat(lambda rpc: rpc.open_stream(method, args, kwargs, timeout, metadata), False)
+        positional, once = one_shot(args)
+        limit = Limit(timeout, f"the call of {method}")
+        return self._repeat(lambda rpc, t: rpc.open_stream(method, positional, kwargs, t, metadata), limit, False, once)
 
-    def _repeat(self, function: Callable[[RpcStream], _T], idempotent: bool) -> _T:
+    def _repeat(self, function: _Make[_T], limit: Limit, idempotent: bool, once: OneShot | None) -> _T:
         attempt = 1
         while True:
-            rpc = self._connection()
+            rpc = self._connection(limit)
+            left = limit.left
             try:
-                return function(rpc)
-            except GoingAway:
+                return function(rpc, left)
+            except CallTimeout as e:
+                # Each attempt has what was left; the caller knows the whole.
+                if limit.seconds is not None and e.seconds == left:
+                    raise _whole(e, limit.seconds) from None
+                raise
+            except GoingAway as e:
                 if attempt >= self._attempts:
                     raise
-            except ConnectionLost:
+                refuse_used(e, once)
+            except ConnectionLost as e:
                 if not idempotent or attempt >= self._attempts:
                     raise
-            except Busy:
+                refuse_used(e, once)
+            except Busy as e:
                 if not idempotent or attempt >= self._attempts:
                     raise
-                coro.sleep_relative(FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0))
+                refuse_used(e, once)
+                coro.sleep_relative(min(FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0), limit.left))
+            if limit.over:
+                raise limit.error()
             attempt += 1
             self._repeated += 1
+
+
+def refuse_used(error: RpcError, once: OneShot | None) -> None:
+    """Raise the error, with the reason, if the call that it ended cannot be repeated: its iterator has been used."""
+    if once is not None and once.begun:
+        raise type(error)(
+            f"{error}; the call was not repeated, because its iterator has given items that are gone: pass "
+            "fast_rpc.Items(function), which makes the iterator again"
+        ) from error
+
+
+def _whole(error: CallTimeout, seconds: float) -> CallTimeout:
+    """The error of an attempt, as one of the whole call."""
+    text = str(error).replace(f"within {error.seconds:g} seconds", f"within {seconds:g} seconds")
+    return CallTimeout(text, seconds)
 
 
 class Member(NamedTuple):
@@ -248,7 +293,8 @@ class Pool(Caller):
     addresses: of the servers; one may be named several times for several connections. check_every: seconds between
     looks at each server (a ping); one that does not answer within ``check_timeout`` seconds, or cannot be reached,
     gets no calls until it answers again. attempts: how many servers a call is tried at, if it was not executed or is
-    idempotent. settings: those of ``Client``. ``start()`` or ``with`` starts the looks; ``close()`` ends it. With no
+    idempotent; a call whose iterator has given items is tried at no other one, see ``Items``. settings: those of
+    ``Client``; ``timeout`` is the limit of a call over all these attempts. ``start()`` or ``with`` starts the looks; ``close()`` ends it. With no
     healthy server the others are tried.
     """
 
@@ -324,7 +370,8 @@ class Pool(Caller):
         return random.choice([one for one in healthy if one.client.outstanding == fewest])
 
     def _connection(self) -> RpcStream:
-        return self._try(lambda client: client._connection(), False)
+        limit = Limit(None, "connecting")
+        return self._try(lambda client, left: client._connection(limit), limit, False, None)
 
     def call(
         self,
@@ -338,7 +385,7 @@ class Pool(Caller):
     ) -> Any:
         """See ``Caller.call``. idempotent: try it at another server when the connection broke and nobody knows whether
         it was executed."""
-        return self._try(lambda c: c.call_with(method, args, kwargs, timeout=timeout, metadata=metadata), idempotent)
+        return self.call_with(method, args, kwargs, timeout=timeout, metadata=metadata, idempotent=idempotent)
 
     def call_with(
         self,
@@ -351,9 +398,45 @@ class Pool(Caller):
         idempotent: bool = False,
     ) -> Any:
         """See ``Caller.call_with`` and ``call``."""
-        return self._try(lambda c: c.call_with(method, args, kwargs, timeout=timeout, metadata=metadata), idempotent)
+        positional, once = one_shot(tuple(args))
+        return self._try(
+            lambda client, left: client.call_with(method, positional, kwargs, timeout=left, metadata=metadata),
+            self._limit(timeout, method),
+            idempotent,
+            once,
+        )
 
-    def _try(self, function: Callable[[Client], _T], idempotent: bool) -> _T:
+    def call_async(
+        self, method: str, /, *args: Any, timeout: float | None = None, metadata: Any = None, **kwargs: Any
+    ) -> Pending:
+        """See ``Caller.call_async``. Another server is tried only as long as nothing was sent."""
+        positional, once = one_shot(args)
+        return self._try(
+            lambda client, left: client.call_async(method, *positional, timeout=left, metadata=metadata, **kwargs),
+            self._limit(timeout, method),
+            False,
+            once,
+        )
+
+    def stream(
+        self, method: str, /, *args: Any, timeout: float | None = None, metadata: Any = None, **kwargs: Any
+    ) -> Stream:
+        """See ``Caller.stream``. Another server is tried only as long as nothing was sent."""
+        positional, once = one_shot(args)
+        return self._try(
+            lambda client, left: client.stream(method, *positional, timeout=left, metadata=metadata, **kwargs),
+            Limit(timeout, f"the call of {method}"),
+            False,
+            once,
+        )
+
+    def _limit(self, timeout: float | None, method: str) -> Limit:
+        default = self._members[0].client._timeout
+        return Limit(default if timeout is None else timeout, f"the call of {method}")
+
+    def _try(
+        self, function: Callable[[Client, float], _T], limit: Limit, idempotent: bool, once: OneShot | None
+    ) -> _T:
         tried: list[_Member] = []
         while True:
             if self._closed:
@@ -362,18 +445,29 @@ class Pool(Caller):
             tried.append(member)
             try:
                 # Nothing is sent before there is a connection, so another server can be tried without a doubt.
-                member.client._connection()
-            except (OSError, ConnectionLost, CallTimeout):
+                member.client._connection(limit)
+            except (OSError, ConnectionLost, CallTimeout) as e:
+                if limit.over:
+                    raise limit.error() from e
                 member.healthy = False
                 if len(tried) >= max(self._attempts, len(self._members)):
                     raise
                 continue
+            left = limit.left
             try:
-                return function(member.client)
-            except (GoingAway, Busy):
+                return function(member.client, left)
+            except CallTimeout as e:
+                if limit.seconds is not None and e.seconds == left:
+                    raise _whole(e, limit.seconds) from None
+                raise
+            except (GoingAway, Busy) as e:
                 if len(tried) >= self._attempts:
                     raise
-            except ConnectionLost:
+                refuse_used(e, once)
+            except ConnectionLost as e:
                 member.healthy = False
                 if not idempotent or len(tried) >= self._attempts:
                     raise
+                refuse_used(e, once)
+            if limit.over:
+                raise limit.error()

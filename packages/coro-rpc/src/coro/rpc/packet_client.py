@@ -20,7 +20,7 @@ from coro.rpc._core import explained as _explained
 with _explained():
     import coro
     from coro.rpc._connecting import CONNECT_TIMEOUT, open_stream
-    from coro.rpc._reconnect import Reconnecting
+    from coro.rpc._reconnect import Limit, Reconnecting
     from coro.rpc.exceptions import CallTimeout, ConnectionLost, GoingAway
     from coro.rpc.packet_stream import PacketStream
 
@@ -96,12 +96,16 @@ class PacketClient:
 
     def request(self, data: Any, timeout: float | None = None, *, idempotent: bool = False) -> bytes:
         """See ``PacketStream.request``. idempotent: send it again when the connection broke and nobody knows whether it
-        was handled. timeout is for each attempt. Also raises OSError when no connection can be made."""
+        was handled. timeout: seconds for all of it, connecting included. Also raises OSError when no connection can be
+        made."""
         attempt = 1
+        limit = Limit(self._options["timeout"] if timeout is None else timeout, "the request")
         while True:
-            packets = self._link.get()
+            packets = self._link.get(limit)
+            if limit.over:
+                raise limit.error()
             try:
-                return packets.request(data, timeout)
+                return packets.request(data, limit.left)
             except GoingAway:
                 if attempt >= self._attempts:
                     raise

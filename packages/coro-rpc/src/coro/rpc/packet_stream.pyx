@@ -1395,19 +1395,24 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
                 answer = bytes(memoryview(answer))
             data = answer
             self.check_size(PyBytes_GET_SIZE(data))
-        except Interrupted:
             if not inc.cancelled:
-                self.fail(inc.id, CODE_GOING_AWAY, "the handler was stopped")
+                self._drain(inc)
+                self.put_bytes(REPLY, inc.id, data)
+        except Interrupted:
+            # Not CODE_GOING_AWAY, which promises that nothing was handled.
+            if not inc.cancelled:
+                self.fail(inc.id, CODE_CANCELLED, "the handler was stopped")
             raise
         except PacketTooBig as e:
             self.fail(inc.id, CODE_TOO_BIG, str(e))
         except Exception as e:
             if not inc.cancelled:
                 self.fail(inc.id, CODE_EXCEPTION, _text(e) if self.tell_errors else type(e).__name__)
-        else:
+        except BaseException as e:
+            # SystemExit, KeyboardInterrupt: the thread ends by it, and the other side is told.
             if not inc.cancelled:
-                self._drain(inc)
-                self.put_bytes(REPLY, inc.id, data)
+                self.fail(inc.id, CODE_EXCEPTION, type(e).__name__)
+            raise
         return 0
 
     def _drain(self, Incoming inc not None):
