@@ -517,7 +517,11 @@ def test_a_worker_that_hangs_is_killed_in_the_end():
         def serve(worker):
             worker.ready()
             while True:
-                pass
+                try:
+                    while True:
+                        pass
+                except coro.Shutdown:
+                    pass
         """
     with Supervised(source, workers=1) as p:
         p.send(signal.SIGTERM)

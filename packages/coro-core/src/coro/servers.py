@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple, SupportsFloat, TypeVar
 from coro import oserrors
 from coro._net.listeners import Listener, open_listeners
 from coro._net.sock import sock
-from coro._runtime import arguments, scheduler
+from coro._runtime import arguments, escalation, scheduler
 from coro._sync.conditions import event
 from coro._sync.group_calls import ServerCall
 from coro.exceptions import ClosedError, LoopError, Shutdown, TimeoutError
@@ -463,6 +463,7 @@ class Server:
 # -- the blocking form
 
 _draining: dict[Server, float] = {}  # by SIGTERM: server -> seconds
+_ignored: Any = None  # the handler that ``register`` has set
 
 
 def _on_sigterm(signum: int) -> None:
@@ -472,15 +473,26 @@ def _on_sigterm(signum: int) -> None:
 
 @contextmanager
 def _drained_by_sigterm(server: Server, seconds: float) -> Iterator[None]:
+    global _ignored
     if not _draining:
         register(signal.SIGTERM, _on_sigterm)
+        _ignored = signal.signal(signal.SIGTERM, _note_sigterm)
     _draining[server] = seconds
     try:
         yield
     finally:
         del _draining[server]
         if not _draining:
+            if signal.getsignal(signal.SIGTERM) is _note_sigterm:
+                signal.signal(signal.SIGTERM, _ignored)
             unregister(signal.SIGTERM)
+            if not scheduler._exit_pending():
+                escalation.reset()
+
+
+def _note_sigterm(signum: int, frame: object) -> None:
+    """Runs between two bytecodes, also of a thread that lets neither the loop nor ``_on_sigterm`` run."""
+    escalation.asked(signum, max(_draining.values(), default=0.0))
 
 
 def serve(

@@ -1,8 +1,8 @@
 """Starting and ending loops: ``event_loop``, ``run``, and the signal handlers that belong to them.
 
 The loop itself is in ``_runtime/scheduler.pyx``; here is what happens once per loop, so nothing in this file is hot.
-SIGINT and SIGTERM never raise inside a thread: their handlers only note that the loop is to end, and the loop, woken by
-the signal, ends every thread in order.
+The handlers of SIGINT and SIGTERM only note that the loop is to end, and the loop, woken by the signal, ends every
+thread in order. What happens to a thread that does not let it is in ``_runtime/escalation.py``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from typing import Any, ParamSpec, TypeVar
 from coro import optional
 from coro._clock import ticks
 from coro._introspection import failures, reports
-from coro._runtime import scheduler
+from coro._runtime import escalation, scheduler
 from coro._runtime.arguments import number_of_seconds
 from coro._runtime.output import print_stderr, write_stderr
 from coro.exceptions import Interrupted, Shutdown
 
 __all__ = ["event_loop", "run", "set_print_exit_string", "event_loop_is_running"]
+
+#: Seconds that threads have to end after a signal.
+GRACE = 5.0
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -96,7 +99,14 @@ class _Signals:
         again = self.interrupted
         if signum == signal.SIGINT:
             self.interrupted = True
-        scheduler._request_end(0, 0.0 if again else 5.0)
+            if escalation.is_wanted():
+                scheduler._request_end(0, 0.0)
+                escalation.watch(0.0)
+                escalation.interrupt()
+                return
+        grace = 0.0 if again else GRACE
+        scheduler._request_end(0, grace)
+        escalation.asked(signum, grace)
 
 
 def _run_loop(timeout: float, thread: Any, signals: _Signals | None) -> tuple[str, Any]:
@@ -123,6 +133,7 @@ def _clean_up() -> None:
     _event_loop_runs, signals, _installed = False, _installed, None
     if signals is not None:
         signals.restore()
+    escalation.reset()
     scheduler._discard_exit()  # a signal that came after the loop's last look ends no later loop
     if scheduler._note_collection in gc.callbacks:
         gc.callbacks.remove(scheduler._note_collection)
@@ -193,6 +204,9 @@ def run(main: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
     * ``set_exit(code)`` in any thread, or SIGTERM (code 0): ``run`` raises ``SystemExit(code)``.
     * SIGINT: the loop ends in the same way, and ``run`` raises ``KeyboardInterrupt``. A second SIGINT skips the 5
       seconds.
+
+    A thread that does not give way gets Shutdown at the second signal, or a second after the 5 seconds. The third
+    signal ends the process.
 
     If ``main`` has failed before that, the exception notifier is told of its exception. If a thread forks, ``run`` also
     returns in the child, when that thread has ended, with its value or exception.

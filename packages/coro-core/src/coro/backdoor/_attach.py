@@ -40,9 +40,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from coro._runtime import escalation
 from coro._runtime.output import one_line
 
-__all__ = ["CannotAttach", "attach", "is_possible"]
+__all__ = ["CannotAttach", "attach", "interrupt", "is_possible"]
 
 #: Seconds for the process to run the script, and for its loop to begin the session, unless told otherwise.
 PATIENCE = 10.0
@@ -141,6 +142,46 @@ def attach(pid: int, kind: str, patience: float = PATIENCE) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def interrupt(pid: int, patience: float = PATIENCE) -> None:
+    """Have the program that is process ``pid`` end, and the thread that runs there interrupted if it does not give way:
+    SIGINT, with a note for coro's handler, which has ``patience`` seconds to take it. CannotAttach when it does not, or
+    unless it is a process of this user that has imported coro."""
+    user = _user_of(pid)
+    if user is None and not _exists(pid):
+        raise CannotAttach(f"there is no process {pid}")
+    if user is not None and user[0] != os.geteuid():
+        raise CannotAttach(f"process {pid} belongs to user {user[0]}: run this command as that user")
+    if user is not None and not _has_coro(pid):
+        raise CannotAttach(f"process {pid} has not imported coro, so nobody there minds this command: kill -INT {pid}")
+    try:
+        note = escalation.wanted_at(pid)
+        os.close(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        try:
+            os.kill(pid, signal.SIGINT)
+            deadline = time.monotonic() + patience
+            while os.path.lexists(note) and time.monotonic() < deadline and _exists(pid):
+                time.sleep(0.02)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(note)
+                raise CannotAttach(
+                    f"process {pid} was sent SIGINT, and coro did not take it within {patience:g} s: no loop runs in "
+                    "its main OS thread, it handles SIGINT itself, or it is in code that does not get back to Python"
+                )
+    except ProcessLookupError:
+        raise CannotAttach(f"process {pid} has ended") from None
+    except OSError as exc:
+        raise CannotAttach(f"process {pid} cannot be interrupted: {exc}") from None
+
+
+def _has_coro(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+            return any("/coro/_runtime/scheduler." in line for line in file)
+    except OSError:
+        return False
 
 
 # ------------------------------------------------------------------------------------------- the request

@@ -306,6 +306,12 @@ def main(arguments: list[str] | None = None, program: str = "python -m coro.back
         parser.add_argument(
             "thread", nargs="?", help="number or name of the thread to look at; default: wait for set_trace() in any"
         )
+        parser.add_argument(
+            "--interrupt",
+            action="store_true",
+            help="have the program end, and interrupt the thread that runs if it does not give way; needs no session. "
+            "Only for a process of your own, which has left SIGINT to coro",
+        )
     parser.add_argument("--cafile", help="use TLS, and trust the certificates in this file")
     parser.add_argument(
         "--wait",
@@ -315,6 +321,15 @@ def main(arguments: list[str] | None = None, program: str = "python -m coro.back
         help="how long a process without a server may take to let this command in (%(default)g)",
     )
     options = parser.parse_args(arguments)
+    if getattr(options, "interrupt", False):
+        if not options.address.isdigit():
+            parser.error(f"--interrupt needs the id of a process, not {options.address!r}")
+        try:
+            _attach.interrupt(int(options.address), options.wait)
+        except _attach.CannotAttach as exc:
+            print(exc, file=sys.stderr)
+            return 1
+        return 0
     try:
         sock = _enter(options.address, options.cafile, kind, options.wait)
     except _attach.CannotAttach as exc:

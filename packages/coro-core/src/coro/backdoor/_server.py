@@ -18,7 +18,6 @@ import os
 import socket
 import stat
 import struct
-import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,6 +25,7 @@ import coro
 from coro import oserrors
 from coro._runtime import scheduler
 from coro._runtime.arguments import whole
+from coro._runtime.folders import private_folder
 from coro.backdoor._session import ClientClass, backdoor
 
 __all__ = ["MAX_SESSIONS", "Server", "default_path", "listen_tcp", "listen_unix", "serve", "start"]
@@ -36,26 +36,6 @@ PORTS = range(8023, 8034)
 MAX_SESSIONS = 32
 #: Connections that the kernel may keep until they are accepted; one more would be tried again after a second.
 BACKLOG = 1024
-
-
-def private_folder() -> str:
-    """A folder that only our user can enter, made if need be: below XDG_RUNTIME_DIR, or else in the folder for
-    temporary files. OSError when somebody else has put something there."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.path.isdir(runtime):
-        path = os.path.join(runtime, "coro")
-    else:
-        path = os.path.join(tempfile.gettempdir(), f"coro-{os.getuid()}")
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-    found = os.lstat(path)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(
-            errno.EPERM, "expected a folder of our own that nobody else can enter (mode 0700); remove it", path
-        )
-    return path
 
 
 def default_path(kind: str = "backdoor", pid: int | None = None) -> str:

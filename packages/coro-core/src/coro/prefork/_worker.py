@@ -22,9 +22,9 @@ from typing import Any
 from coro import servers
 from coro._net.listeners import Listener
 from coro._net.sock import fd_sock, sock
-from coro._runtime import scheduler
+from coro._runtime import escalation, scheduler
 from coro._sync.conditions import event
-from coro.exceptions import ClosedError, LoopError
+from coro.exceptions import ClosedError, LoopError, Shutdown
 from coro.servers import Server, serve
 
 __all__ = ["KILL_GRACE", "Worker", "signal_at_end"]
@@ -49,7 +49,7 @@ class Worker:
         self.drain_timeout = drain_timeout
         self.stopping = event()
         self._link = link
-        self._told = self._is_ready = False
+        self._told = self._signalled = self._is_ready = False
 
     def __repr__(self) -> str:
         return f"<Worker {self.index}, generation {self.generation}, process {os.getpid()}>"
@@ -77,6 +77,9 @@ class Worker:
             if ready_now:
                 self.ready()
             function(self)
+        except Shutdown:
+            if not self._signalled:
+                raise  # else it was told to end, and had to be interrupted
         finally:
             watched.detach()
 
@@ -91,12 +94,15 @@ class Worker:
 
     def _on_signal(self, signum: int, frame: Any) -> None:
         """SIGTERM.  Runs between two bytecodes of whatever runs, also where nobody gets back to the loop."""
+        self._signalled = True
         if not self._told:
             # In case the parent is dead, and cannot kill us when we do not come to an end.
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, self.drain_timeout + 2 * KILL_GRACE)
             with contextlib.suppress(LoopError):
                 scheduler.post(self._tell)
+            # A thread that never waits is to run its clean-up before the process is killed.
+            escalation.watch(self.drain_timeout)
 
     def _tell(self) -> None:
         """End in order: all servers drain, then the function should return; in the end it is made to."""

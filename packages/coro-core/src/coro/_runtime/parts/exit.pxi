@@ -70,6 +70,41 @@ def _request_end(code, grace):
         the_poller.interrupt()
 
 
+cdef extern from "Python.h":
+    int Py_AddPendingCall(int (*)(void *) except -1, void *)
+
+# A thread in which Shutdown is to be raised, if it still runs the same slice by then.
+cdef uint64_t shutdown_thread = 0, shutdown_slice = 0
+cdef object shutdown_words = None
+
+
+cdef int raise_shutdown(void *unused) except -1:
+    """A pending call of the interpreter: between two bytecodes of the main OS thread."""
+    if running != NULL and (<coro>running).number == shutdown_thread and n_switches == shutdown_slice:
+        raise Shutdown(shutdown_words)
+    return 0
+
+
+def _raise_shutdown_in(number, slice, words):
+    """From any OS thread: raise Shutdown at the next bytecode of thread ``number`` of a loop in the main OS thread,
+    unless it has ended the slice that ``_progress()`` told."""
+    global shutdown_thread, shutdown_slice, shutdown_words
+    shutdown_thread, shutdown_slice, shutdown_words = number, slice, words
+    Py_AddPendingCall(raise_shutdown, NULL)     # a full line is tried again at the next look
+
+
+def _progress():
+    """For any OS thread: (slices that have ended, passes of the loop, number of the thread that runs or 0)."""
+    return n_switches, n_passes, (<coro>running).number if running != NULL else 0
+
+
+def _has_run_for():
+    """In a signal handler: for how many seconds the thread that it has interrupted has run; 0 if there is none."""
+    if running == NULL or not _in_loop_os_thread():
+        return 0.0
+    return coro_to_seconds(ticker, coro_now(ticker) - slice_start)
+
+
 def _exit_pending():
     return exit_wanted or ending != NOT_ENDING
 

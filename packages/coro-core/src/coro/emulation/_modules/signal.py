@@ -26,7 +26,7 @@ from time import monotonic
 from typing import Any
 
 from coro._poll import events
-from coro._runtime import scheduler
+from coro._runtime import escalation, scheduler
 from coro._sync.local import ThreadLocal
 from coro.emulation import _blocking, _kernel_waits
 from coro.emulation._plan import Plan
@@ -76,9 +76,11 @@ def _interrupt(main: int, signum: int) -> None:
         thread = scheduler.get_thread_by_id(main)
     except KeyError:
         scheduler._request_end(0, 5.0)
+        escalation.asked(signum, 5.0)
         return
     if not _blocking.interrupt_main(_call(signal.default_int_handler), signum):
         thread.raise_exception(KeyboardInterrupt())
+    escalation.insist(signum)
 
 
 def _is_ours(handler: Any) -> bool:
