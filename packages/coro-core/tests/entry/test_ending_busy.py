@@ -21,8 +21,8 @@ from coro._runtime import escalation
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def spin():
-    say("spins")
     try:
+        say("spins")
         while True:
             pass
     finally:
@@ -121,8 +121,8 @@ def test_each_thread_is_interrupted_once_and_in_its_turn(start):
         """
         from coro._entry import loop; loop.GRACE = 0.2
         def stubborn():
-            say("spins")
             try:
+                say("spins")
                 while True: pass
             except coro.Shutdown:
                 say("clean-up")
@@ -146,11 +146,13 @@ def test_each_thread_is_interrupted_once_and_in_its_turn(start):
 def test_the_third_signal_ends_the_process(start, signum):
     program = start(
         """
+        def forever():
+            while True: pass
         def spin():
             say("spins")
             while True:
                 try:
-                    while True: pass
+                    forever()
                 except BaseException:
                     say("swallowed")
         def main():
@@ -278,8 +280,8 @@ def test_under_emulation_the_running_thread_is_interrupted(start):
             begin = time.monotonic()
             while escalation._count == 0 or time.monotonic() < begin + 2 * escalation.PROMPT:
                 pass
-            say("noted")
             try:
+                say("noted")
                 while True:
                     pass
             finally:
