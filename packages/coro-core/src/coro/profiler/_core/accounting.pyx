@@ -21,8 +21,12 @@ from coro._clock.ticks cimport clock, coro_clock, coro_from_seconds
 from coro._runtime.abi cimport require_abi
 
 import sys
+from types import CodeType
 
 require_abi()
+
+cdef enum:
+    CALLBACKS = 5       # those of profiler/_core/events.h
 
 
 cdef extern from "profiler/_core/events.h":
@@ -182,6 +186,8 @@ def begin(int values, size_t most_nodes, size_t most_ended, double sample_every)
     ``most_ended`` how many threads that ended keep a tree of their own, ``sample_every`` the seconds after which
     getrusage(2) is called at a call or return, too. SystemError when a session is on; MemoryError."""
     global started_at
+    if values not in (TICKS, RUSAGE):
+        raise SystemError(f"expected TICKS or RUSAGE, not {values}")
     if coro_profile.main != NULL:
         raise SystemError("a profiler is active already; stop it first (coro.get_the_profiler().stop())")
     if coro_profile_begin(clock(), values, most_nodes, most_ended, coro_from_seconds(clock(), sample_every),
@@ -191,17 +197,26 @@ def begin(int values, size_t most_nodes, size_t most_ended, double sample_every)
     started_at = coro_profile.last
 
 
+cdef int need_session() except -1:
+    if coro_profile.main == NULL:
+        raise SystemError("no profiler is active")
+    return 0
+
+
 def adopt(thread, list codes, bint current):
     """Make the path of a thread that runs already known: code objects, outermost first. ``thread`` is None for main.
     ``current`` when it is the caller's own."""
     cdef coro_profile_thread *t = coro_profile.main
     cdef coro_profile_node *n
+    need_session()
     if thread is not None:
         t = coro_profile_note_thread((<coro?>thread).number)
         if t == NULL:
             raise MemoryError("no memory for a profile")
         t.left_at = 0 if current else coro_profile.last
     for code in codes:
+        if type(code) is not CodeType:
+            raise SystemError(f"expected code objects, not {type(code).__name__}")
         n = coro_profile_find(t.node, <PyObject *>code, <PyObject *>code, CORO_PROFILE_PYTHON)
         if n == NULL:
             break
@@ -214,6 +229,7 @@ def adopt(thread, list codes, bint current):
 def switch_on(tuple counted, tuple parking, tuple timed):
     """From here on the scheduler, these functions of coro and, up to 3.11, the interpreter report. ``counted`` are
     functions of which calls are counted only, ``parking`` those that park the caller and do nothing else."""
+    need_session()
     for function in counted:
         coro_profile_report_itself(function, CORO_PROFILE_COUNTED)
     for function in parking:
@@ -230,6 +246,7 @@ def is_ours():
 
 def switch_off():
     """Nobody reports any more; the elapsed ticks. Events from elsewhere must have ended before."""
+    need_session()
     set_profiler(NULL, NULL)
     coro_profile_report_no_more()
     coro_profile_finish()
@@ -239,6 +256,8 @@ def switch_off():
 def callback(int i):
     """The i-th receiver of events for sys.monitoring: starts, resumptions, ends of Python functions, calls and ends of
     other callables."""
+    if not 0 <= i < CALLBACKS:
+        raise SystemError(f"expected a number from 0 to {CALLBACKS - 1}, not {i}")
     return coro_profile_callback_object(i)
 
 
@@ -264,6 +283,9 @@ def take():
     name or None, ended, slices, nodes), see nodes_of(); ``others`` is what ended threads came to that were too many."""
     cdef size_t i
     cdef list functions = [], threads = []
+    need_session()
+    set_profiler(NULL, NULL)    # who takes without having switched off gets no events for what is gone
+    coro_profile_report_no_more()
     for i in range(coro_profile.functions_count):
         if coro_profile.functions[i].kind == CORO_PROFILE_PYTHON:
             functions.append(<object>coro_profile.functions[i].object)
