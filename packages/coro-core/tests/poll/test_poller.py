@@ -10,6 +10,7 @@ Longer than most files here: one poller, whose rules against lost wake-ups only 
 import contextlib
 import errno
 import fcntl
+import glob
 import os
 import random
 import resource
@@ -21,7 +22,7 @@ import threading
 import time
 
 import pytest
-from support import ok, on_kqueue
+from support import LIMIT, ok, on_kqueue
 
 import coro
 from coro import oserrors
@@ -1003,3 +1004,20 @@ def test_random_interruptions_lose_no_wakeup(seed):
     coro.run(main)
     assert got == sent
     assert interruptions
+
+
+FAKED = glob.glob("/usr/lib/*/faketime/libfaketime.so.1")
+
+
+@pytest.mark.epoll_only
+@pytest.mark.slow
+@pytest.mark.skipif(not FAKED, reason="needs libfaketime")
+@pytest.mark.parametrize("fake", ["+5", "-3600", "+0 x50"])
+def test_sleeps_and_limits_under_libfaketime(fake):
+    # It fakes CLOCK_MONOTONIC for programs, and not that of the kernel's timers.
+    code = "import coro; coro.run(coro.sleep, 0.15); coro.run(lambda: coro.with_timeout(0.15, coro.sleep, 1000))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "LD_PRELOAD": FAKED[0], "FAKETIME": fake},
+        capture_output=True, text=True, timeout=LIMIT,
+    )  # fmt: skip
+    assert done.returncode == 1 and "coro.exceptions.TimeoutError" in done.stderr, done.stderr
