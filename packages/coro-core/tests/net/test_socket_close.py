@@ -1,13 +1,15 @@
 """What becomes of threads that wait for a descriptor which somebody closes, shuts down or uses again."""
 
+import contextlib
 import gc
 import os
 import socket
+import struct
 import threading
 
 import pytest
 from sockets_support import listener, tcp_pair
-from support import in_loop
+from support import LIMIT, in_loop
 
 import coro
 from coro import oserrors
@@ -459,3 +461,99 @@ def test_close_errors_are_forgotten():
     assert a.fd == -1
     a.close()
     b.close()
+
+
+def lingering_pair(seconds):
+    """A connected sock with SO_LINGER and more in its buffer than its peer takes, and the peer."""
+    listener = coro.tcp_sock()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    ours = coro.tcp_sock()
+    ours.connect(listener.getsockname())
+    peer, _ = listener.accept()
+    listener.close()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+    with coro.move_on_after(0.05):
+        while True:
+            ours.send(b"x" * 1_000_000)
+    return ours, peer
+
+
+def lingers(seconds=1000):
+    """A thread that closes such a sock, its peer, and how far it is."""
+    ours, peer = lingering_pair(seconds)
+    fd = ours.fileno()
+    thread = coro.spawn(ours.close)
+    coro.sleep_relative(0.01)
+    assert ours.closed and not thread.dead
+    assert fd not in [key.ident for key in coro.event_map]
+    return thread, peer
+
+
+def read_all(peer):
+    size = 0
+    with contextlib.suppress(OSError):
+        while data := peer.recv(1 << 20):
+            size += len(data)
+    return size
+
+
+@in_loop
+def test_close_that_lingers_waits_in_a_worker():
+    thread, peer = lingers()
+    assert read_all(peer) > 0
+    thread.get(timeout=LIMIT)
+    peer.close()
+
+
+@in_loop
+def test_close_that_lingers_is_interrupted():
+    thread, peer = lingers()
+    thread.shutdown()
+    thread.join(timeout=LIMIT)
+    assert read_all(peer) > 0  # the worker has gone on
+    peer.close()
+
+
+@in_loop
+def test_close_that_lingers_where_nobody_can_wait():
+    ours, peer = lingering_pair(1000)
+    with coro.no_switch():
+        ours.close()
+    assert read_all(peer) > 0
+    peer.close()
+    ours, peer = lingering_pair(1000)
+    del ours
+    assert read_all(peer) > 0
+    peer.close()
+
+
+@in_loop
+def test_a_reset_by_way_of_the_option_stays_one():
+    ours, peer = lingering_pair(0)
+    ours.close()
+    with pytest.raises(ConnectionResetError):
+        while peer.recv(1 << 20):
+            pass
+    peer.close()
+
+
+@in_loop
+def test_connections_of_a_listening_socket_that_lingers():
+    listener = coro.tcp_sock()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 1000))
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    peer = coro.tcp_sock()
+    peer.connect(listener.getsockname())
+    ours, _ = listener.accept()
+    with coro.move_on_after(0.05):
+        while True:
+            ours.send(b"x" * 1_000_000)
+    thread = coro.spawn(ours.close)
+    coro.sleep_relative(0.01)
+    assert not thread.dead
+    assert read_all(peer) > 0
+    thread.get(timeout=LIMIT)
+    peer.close()
+    listener.close()

@@ -84,6 +84,7 @@ cdef enum:
     B_STREAM = 64
     B_FULL = 128            # the last recv() got all it asked for, and that was DIRECT bytes or more
     B_RESET = 256           # a call has failed because the peer had gone
+    B_LINGERS = 512         # SO_LINGER has been set, or on the listening socket from which this one comes
 
     SCRATCH = 65536         # bytes of the static buffer for reads
     DIRECT = 16384          # from here on copying out of that buffer costs more than a result that must be cut
@@ -287,6 +288,17 @@ cdef int refuse_closed(_descriptor s) except -1:
     raise ClosedError(what=f"this {type(s).__name__} (descriptor {s.orig_fd} before)", by=s.closed_by)
 
 
+cdef int forget_lingering(int fd) noexcept:
+    """Nobody can wait here for what has not been sent: have the kernel send it in the background. What is to be reset
+    is reset."""
+    cdef int[2] option      # struct linger
+    cdef socklen_t size = sizeof(option)
+    if c_getsockopt(fd, SOL_SOCKET, SO_LINGER, option, &size) == 0 and option[0] and option[1] > 0:
+        option[0] = option[1] = 0
+        c_setsockopt(fd, SOL_SOCKET, SO_LINGER, option, size)
+    return 0
+
+
 cdef int let_go(_descriptor s, object closer) except -1:
     """Everything of close() but close(2): wake whoever waits, leave the poller."""
     cdef int fd = s.fd
@@ -356,6 +368,8 @@ cdef class _descriptor:
         if fd < 0:
             return
         self.fd = -1
+        if self.bits & B_LINGERS:
+            forget_lingering(fd)
         try:
             if is_foreign():
                 # another OS thread happened to collect: the poller's records are not its to change
@@ -429,7 +443,10 @@ cdef class _descriptor:
         finally:
             keep = self.keep
             self.keep = None
-            if not self.bits & B_FILE:
+            if self.bits & B_LINGERS:
+                from coro._net import lingering
+                lingering.close(fd)
+            elif not self.bits & B_FILE:
                 e = errno if c_close(fd) < 0 else 0
                 # the number is free again whatever close(2) says (close(2), "Dealing with error returns")
                 if e and e != EINTR and e != EINPROGRESS and e != ECONNRESET and e != ENOTCONN:
@@ -439,7 +456,8 @@ cdef class _descriptor:
         return 0
 
     def close(self):
-        """Close the descriptor. Does nothing when it is closed already.
+        """Close the descriptor. Does nothing when it is closed already. Waits only if SO_LINGER is set with a time, for
+        what has not been sent: in a worker OS thread, so that other threads run.
 
         Threads waiting for it get ``ClosedError(closer)``.  The object forgets the descriptor whatever
         close(2) reports.

@@ -581,7 +581,7 @@ cdef object accept_try(_receiver s):
         fd = coro_accept(s.fd, <sockaddr *>&sa, &length)
         if fd >= 0:
             # (_adopt closes the descriptor when it fails)
-            bits = B_SOCKET | B_OWNED | (s.bits & (B_TCP | B_STREAM))
+            bits = B_SOCKET | B_OWNED | (s.bits & (B_TCP | B_STREAM | B_LINGERS))
             return _adopt(fd, s.domain, s.stype, bits), _format(&sa, length)
         e = errno
         if e == EAGAIN:

@@ -824,6 +824,8 @@ cdef class sock(_receiver):
             number = value
             p = <const char *>&number
             n = sizeof(number)
+        if level == SOL_SOCKET and optname == SO_LINGER:
+            self.bits |= B_LINGERS
         if c_setsockopt(self.fd, level, optname, p, n) < 0:
             raise _error(errno)
         if level == IPPROTO_TCP and optname == TCP_ULP:
