@@ -14,8 +14,8 @@ import coro
 import coro.profiler._core.accounting as core
 chance = random.Random(int(sys.argv[1]))
 code = compile("1", "x", "eval")
-values = [0, 1, 2, 3, 4, 5, -1, 1 << 31, 1 << 70, 1.5, float("nan"), None, "x", b"x", (), (len,), (None,), [], [code], [1],
-          True, False, code, len, object(), coro.spawn]
+values = [0, 1, 2, 3, 4, 5, -1, 1 << 31, 1 << 70, 1.5, float("nan"), None, "x", b"x", (), (len,), (None,), [], [code],
+          [1], True, False, code, len, object(), coro.spawn]
 names = ["begin", "adopt", "switch_on", "switch_off", "is_ours", "callback", "take", "abandon"]
 arities = [4, 3, 3, 0, 0, 1, 0, 0]
 
@@ -26,7 +26,8 @@ def main():
         if names[i] == "begin" and chance.random() < 0.7:
             arguments = (chance.choice((core.TICKS, core.RUSAGE)), 1000, 10, 0.01)
         else:
-            arguments = [chance.choice(values) for _ in range(arities[i] if chance.random() < 0.9 else chance.randrange(5))]
+            count = arities[i] if chance.random() < 0.9 else chance.randrange(5)
+            arguments = [chance.choice(values) for _ in range(count)]
         try:
             getattr(core, names[i])(*arguments)
         except (Exception, coro.Interrupted):
