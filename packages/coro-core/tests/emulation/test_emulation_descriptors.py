@@ -1,5 +1,5 @@
-"""Calls on descriptors whose other end a thread of the same process has: what moves bytes, what a raw file or a standard
-stream is over, counters, and signals that are waited for."""
+"""Calls on descriptors whose other end a thread of the same process has: what moves bytes, raw files, standard streams,
+counters, and signals that are waited for."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_command_that_is_found_in_the_path(folder):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["-m", "no.such.module"], "coro: error while finding module specification for 'no.such.module' (ModuleNotFoundE"),
+        (["-m", "no.such.module"], "coro: error while finding module specification for 'no.such.module' (Module"),
         (["-m", "no_such_module"], "coro: no module named no_such_module"),
         (["-m", "xml"], "coro: no module named xml.__main__; 'xml' is a package and cannot be directly executed"),
         (["no/such/file.py"], "coro: can't open file 'no/such/file.py': [Errno 2] No such file or directory"),

@@ -54,7 +54,7 @@ _TABLE = (
     ("grpc._cython.cygrpc", "grpcio", "from the first call on", "use coro-rpc, or keep it in a process of its own"),
     ("pyarrow.lib", "pyarrow", _FEEDS, "read with read_csv, read_json or read_table, or " + _ASIDE),
     ("_pulsar", "pulsar-client", "while it waits for an answer", _ASIDE),
-    ("uvloop.loop", "uvloop", _WHILE_IT_RUNS, "use asyncio's own loop (uvicorn: --loop asyncio), or " + _LOOP_OF_ITS_OWN),
+    ("uvloop.loop", "uvloop", _WHILE_IT_RUNS, "use asyncio's own (uvicorn: --loop asyncio), or " + _LOOP_OF_ITS_OWN),
     ("gevent._gevent_c_hub_local", "gevent", _WHILE_IT_RUNS, "do not use both in one process"),
     ("_tkinter", "tkinter", _WHILE_IT_RUNS, _LOOP_OF_ITS_OWN),
     ("PyQt5.QtCore", "PyQt5", _WHILE_IT_RUNS, _LOOP_OF_ITS_OWN),

@@ -49,8 +49,8 @@ from coro.emulation._warning import EmulationWarning
 __all__ = ["install", "is_installed", "uninstall"]
 
 _ROOMS = (
-    *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, file_locks, subprocess, multiprocessing),
-    *(asyncio, imports, interpreters, foreign, sqlite, libraries, signal, _children),
+    *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, file_locks, subprocess),
+    *(multiprocessing, asyncio, imports, interpreters, foreign, sqlite, libraries, signal, _children),
 )
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
 _OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")

@@ -96,7 +96,7 @@ def flock(int fd, int operation):
 
 
 def record_lock(int fd, int command, bytes lock, int unlock):
-    """fcntl(2) with F_SETLKW or F_OFD_SETLKW and a struct flock; ``unlock``: the command of its kind that does not wait.
+    """fcntl(2) with F_SETLKW or F_OFD_SETLKW and a struct flock; ``unlock``: that of its kind which does not wait.
     Returns the struct."""
     if len(lock) < <Py_ssize_t>sizeof(flock_struct):
         raise ValueError(f"expected a struct flock of {sizeof(flock_struct)} bytes, not {len(lock)} bytes")

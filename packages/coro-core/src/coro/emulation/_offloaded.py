@@ -110,7 +110,8 @@ def _apply(name: str, module: types.ModuleType | None) -> None:
 def _derived(owner: Any, name: str, new: Any) -> Any:
     """A class that stands for one in C."""
     try:
-        return type(owner)(owner.__name__, (owner,), {"__module__": owner.__module__, "__doc__": owner.__doc__, name: new})
+        members = {"__module__": owner.__module__, "__doc__": owner.__doc__, name: new}
+        return type(owner)(owner.__name__, (owner,), members)
     except TypeError as e:
         raise TypeError(
             f"cannot send {owner.__qualname__}.{name} to a worker: the class can neither be changed nor derived from; "

@@ -149,7 +149,7 @@ def waits(fd: int, writing: bool) -> bool:
     return not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != wrong
 
 
-class WaitingFile(_FileIO):  # type: ignore[misc,valid-type]
+class WaitingFile(_FileIO):  # type: ignore[misc]
     """A descriptor that may not be ready: reading and writing suspend a coro thread until it is."""
 
     def __repr__(self) -> str:

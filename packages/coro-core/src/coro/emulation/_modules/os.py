@@ -11,6 +11,7 @@ say that it comes to its end.
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import stat
@@ -195,7 +196,7 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any
     while done < count:
         at = None if offset is None else offset + done
         try:
-            sent = _move(in_fd, out_fd, lambda at=at: _sendfile(out_fd, in_fd, at, count - done))  # type: ignore[misc]
+            sent = _move(in_fd, out_fd, functools.partial(_sendfile, out_fd, in_fd, at, count - done))
         except OSError:
             if done:
                 break
@@ -222,8 +223,8 @@ def splice(
 
 
 def open_file(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-    """Open a file for low level IO; see os.open. A FIFO's other end, or the carrier of a line, is awaited by the calling
-    coro thread only."""
+    """Open a file for low level IO; see os.open. Waiting for a FIFO's other end, or for the carrier of a line, suspends
+    only the calling coro thread."""
     if (
         isinstance(flags, int)
         and not flags & (os.O_NONBLOCK | _O_PATH)
@@ -274,7 +275,8 @@ def plan(p: Plan) -> None:
     """What to replace."""
     for function in (waitpid, wait, wait3, wait4, waitid, read, readv, write, writev, system, register_at_fork):
         p.replace(os, function.__name__, function)
-    for function in (sendfile, splice, eventfd_read):
-        p.replace(os, function.__name__, function)
+    p.replace(os, "sendfile", sendfile)
+    p.replace(os, "splice", splice)
+    p.replace(os, "eventfd_read", eventfd_read)
     p.replace(os, "open", open_file)
     os.supports_dir_fd.add(open_file)  # shutil.rmtree looks there before it trusts in it
