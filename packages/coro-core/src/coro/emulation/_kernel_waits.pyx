@@ -28,8 +28,6 @@ cdef extern from "emulation/kernel_waits.h" nogil:
     enum: CORO_WAIT_FLOCK
     enum: CORO_WAIT_FCNTL
     enum: CORO_WAIT_OPEN
-    enum: LOCK_UN
-    enum: F_UNLCK
     ctypedef struct coro_wait:
         char *data
         int result, error, told
@@ -42,23 +40,11 @@ cdef extern from "emulation/kernel_waits.h" nogil:
         pass
     int sigemptyset(sigset_t *)
     int sigaddset(sigset_t *, int)
-    int c_flock "flock"(int, int)
-    int fcntl(int, int, ...)
-    int close(int)
-    int coro_wait_start(coro_wait **, int, int, int, mode_t, char *)
+    int coro_wait_start(coro_wait **, int, int, int, int, mode_t, char *)
+    void coro_wait_undo(coro_wait *)
     int coro_wait_cancel(coro_wait *)
     void coro_wait_end(coro_wait *, int)
     int coro_signal_descriptor(const sigset_t *)
-
-
-cdef int undo(coro_wait *w, int kind, int fd, int unlock) noexcept:
-    """What nobody wants has come."""
-    if kind == CORO_WAIT_FLOCK:
-        return c_flock(fd, LOCK_UN)
-    if kind == CORO_WAIT_OPEN:
-        return close(w.result)
-    (<flock_struct *>w.data).l_type = F_UNLCK
-    return fcntl(fd, unlock, w.data)
 
 
 cdef object run(int kind, int fd, int command, mode_t mode, bytes data, int unlock, path):
@@ -69,7 +55,7 @@ cdef object run(int kind, int fd, int command, mode_t mode, bytes data, int unlo
     cdef char *copy = <char *>malloc(len(data) + 1)
     if copy != NULL:
         memcpy(copy, <char *>data, len(data) + 1)
-    error = coro_wait_start(&w, kind, fd, command, mode, copy)
+    error = coro_wait_start(&w, kind, fd, command, unlock, mode, copy)
     if error:
         raise RuntimeError(f"can't start an OS thread that waits: {os.strerror(error)}")
     try:
@@ -77,8 +63,8 @@ cdef object run(int kind, int fd, int command, mode_t mode, bytes data, int unlo
         is_over = True
     except BaseException:
         is_over = coro_wait_cancel(w)
-        if is_over and w.result >= 0:
-            undo(w, kind, fd, unlock)
+        if is_over:
+            coro_wait_undo(w)
         raise
     finally:
         if is_over:

@@ -32,14 +32,16 @@
 #endif
 
 enum { CORO_WAIT_FLOCK, CORO_WAIT_FCNTL, CORO_WAIT_OPEN };
+enum { CORO_WAIT_GOES_ON, CORO_WAIT_OVER, CORO_WAIT_ABANDONED };
 
 typedef struct {
     int kind, fd, command;              /* the operation of flock, the command of fcntl, the flags of open */
+    int unlock;                         /* for fcntl: the command of its kind that does not wait */
     mode_t mode;
     char *data;                         /* a struct flock, or a path; freed with the rest */
     int result, error;
     int told, told_by;
-    int cancelled, references;          /* atomic */
+    int cancelled, references, state;   /* atomic */
     pthread_t thread;
 } coro_wait;
 
@@ -54,6 +56,25 @@ static void coro_wait_release(coro_wait *w)
 static void coro_wait_nothing(int signum)
 {
     (void)signum;
+}
+
+/* What nobody wants has come. */
+static void coro_wait_undo(coro_wait *w)
+{
+    if (w->result < 0) {
+        return;
+    }
+    switch (w->kind) {
+    case CORO_WAIT_FLOCK:
+        flock(w->fd, LOCK_UN);
+        break;
+    case CORO_WAIT_FCNTL:
+        ((struct flock *)w->data)->l_type = F_UNLCK;
+        fcntl(w->fd, w->unlock, w->data);
+        break;
+    default:
+        close(w->result);
+    }
 }
 
 static void *coro_wait_run(void *argument)
@@ -78,13 +99,16 @@ static void *coro_wait_run(void *argument)
         }
         w->error = w->result < 0 ? errno : 0;
     } while (w->error == EINTR);
+    if (__atomic_exchange_n(&w->state, CORO_WAIT_OVER, __ATOMIC_ACQ_REL) == CORO_WAIT_ABANDONED) {
+        coro_wait_undo(w);
+    }
     close(tell);
     coro_wait_release(w);
     return NULL;
 }
 
 /* 0, or the number of an error. The data is taken over in both cases. */
-static int coro_wait_start(coro_wait **made, int kind, int fd, int command, mode_t mode, char *data)
+static int coro_wait_start(coro_wait **made, int kind, int fd, int command, int unlock, mode_t mode, char *data)
 {
     sigset_t all, before;
     pthread_attr_t attributes;
@@ -103,6 +127,7 @@ static int coro_wait_start(coro_wait **made, int kind, int fd, int command, mode
     w->kind = kind;
     w->fd = fd;
     w->command = command;
+    w->unlock = unlock;
     w->mode = mode;
     w->data = data;
     w->told = ends[0];
@@ -146,7 +171,8 @@ static int coro_wait_is_over(coro_wait *w, int milliseconds)
     return poll(&about, 1, milliseconds) > 0;
 }
 
-/* Take the OS thread out of the kernel. 0: it cannot be, as in a call to a file server that does not answer. */
+/* Take the OS thread out of the kernel. 0: it does not come out soon, as from a call to a file server that does not
+   answer. It undoes by itself what it gets then. */
 static int coro_wait_cancel(coro_wait *w)
 {
     int attempt;
@@ -157,7 +183,7 @@ static int coro_wait_cancel(coro_wait *w)
             return 1;
         }
     }
-    return 0;
+    return __atomic_exchange_n(&w->state, CORO_WAIT_ABANDONED, __ATOMIC_ACQ_REL) == CORO_WAIT_OVER;
 }
 
 /* The caller has done with it. */
