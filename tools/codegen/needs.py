@@ -1,9 +1,9 @@
 """What the hand-written part of coro-amqp needs of a description of AMQP.
 
-Its sources name methods as `spec.queue.declare` and give them arguments by their places, so a description without one of
-these methods, with another number for it, or with fewer or other arguments would make files that fit each other and not
-the rest. What is needed is read from the sources; the arguments are those of the spec.py that is checked in, which more
-may follow.
+Its sources name methods as `spec.queue.declare` and give them arguments by their places. So a description without one
+of these methods, with another number for it, or with fewer or other arguments would make files that fit each other and
+not the rest. What is needed is read from the sources; the arguments are those of the spec.py that is checked in, which
+more may follow.
 """
 
 from __future__ import annotations
