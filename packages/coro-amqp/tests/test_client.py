@@ -713,11 +713,19 @@ def test_impossible_parameters() -> None:
         ("amqp://[::1]:7/", {"host": "::1", "port": 7, "virtual_host": "/"}),
         ("amqp://h?heartbeat=7&connection_timeout=1500&name=x", {"heartbeat": 7, "connect_timeout": 1.5, "name": "x"}),
         ("amqp://h/v?auth_mechanism=external&channel_max=9", {"mechanism": "EXTERNAL"}),
+        # as Celery and kombu write them
+        ("pyamqp://guest@localhost//", {"host": "localhost", "virtual_host": "/", "_auth": ("guest", "")}),
+        ("amqp://h//", {"virtual_host": "/"}),
+        ("amqp://h//team", {"virtual_host": "/team"}),
+        ("amqp://h/a/b", {"virtual_host": "a/b"}),
+        ("amqp://h/%2F", {"virtual_host": "/"}),
+        ("amqps://h//?server_name_indication=broker.example", {"server_hostname": "broker.example", "port": 5671}),
     ],
 )
 def test_urls(url: str, facts: dict) -> None:
     client = amqp.client.from_url(url)
     assert {name: getattr(client, name) for name in facts} == facts
+    assert amqp.client.from_url("amqp://h?frame_max=8192")._protocol_limits["frame_max"] == 8192
 
 
 @pytest.mark.parametrize(
@@ -725,7 +733,13 @@ def test_urls(url: str, facts: dict) -> None:
     [
         "http://h",
         "amqp://h:99999",
-        "amqp://h/a/b",
+        "amqp://h?cacertfile=x",
+        "amqps://h?verify=perhaps",
+        "amqps://h?keyfile=x",
+        "amqps://h?cacertfile=",
+        "amqps://h?cacertfile=/not/there.pem",
+        "amqps://h?certfile=/not/there.pem",
+        "amqp://u:p#x@h;amqp://h",
         "amqp://h?colour=red",
         "amqp://h?heartbeat=-1",
         "amqp://u:p#x@h",
@@ -741,8 +755,58 @@ def test_urls_that_are_none(url: str) -> None:
 def test_several_urls() -> None:
     client = amqp.client.from_url(["amqp://u:p@a", "amqp://u:p@b:1"])
     assert [str(each) for each in client._addresses] == ["a:5672", "b:1"]
+    # one text, as kombu has it; a password may have a semicolon
+    client = amqp.client.from_url("amqp://u:p;q@a//;pyamqp://u:p;q@b:1//;")
+    assert [str(each) for each in client._addresses] == ["a:5672", "b:1"] and client._auth == ("u", "p;q")
     with pytest.raises(ValueError, match="differ in host and port only"):
         amqp.client.from_url(["amqp://u:p@a", "amqp://x:p@b"])
     with pytest.raises(ValueError, match="one URL"):
         amqp.client.from_url([])
     assert amqp.client.from_url("amqps://h").tls_ctx is not None
+
+
+class Names:
+    """A resolver that knows one name with several addresses."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = addresses
+
+    def resolve_all(self, name: str, family: int) -> list[str]:
+        if family != coro.AF.INET:
+            raise coro.NameError(f"no such address of {name}")
+        return list(self.addresses) if name == "cluster.example" else [name]
+
+    def resolve_ipv4(self, name: str) -> str:
+        return self.resolve_all(name, coro.AF.INET)[0]
+
+    def resolve_ipv6(self, name: str) -> str:
+        return self.resolve_all(name, coro.AF.INET6)[0]
+
+
+@in_loop
+def test_one_name_with_several_addresses() -> None:
+    """The first accepts and ends the connection, as a balancer before a node that is starting; the second is well."""
+    asked = []
+
+    def refuse() -> None:
+        while True:
+            conn, _ = listener.accept()
+            asked.append(conn.recv(8))
+            conn.close()
+
+    with testing.Broker() as broker:
+        listener = coro.tcp_sock()
+        listener.bind(("127.0.0.2", broker.address[1]))
+        listener.listen()
+        thread = coro.spawn(refuse, daemon=True)
+        before = coro.resolver.set_resolver(Names("127.0.0.2", "127.0.0.1"))
+        try:
+            with amqp.connect(f"amqp://cluster.example:{broker.address[1]}//", timeout=HANG) as client:
+                assert asked == [b"AMQP\0\0\x09\x01"] and client.connected
+            coro.resolver.set_resolver(Names("127.0.0.2"))
+            with pytest.raises(amqp.ConnectionLost, match="is it an AMQP broker"):
+                amqp.connect(f"amqp://cluster.example:{broker.address[1]}//", timeout=HANG)
+        finally:
+            coro.resolver.set_resolver(before)
+            thread.shutdown()
+            listener.close()

@@ -95,3 +95,24 @@ def test_a_broker_that_nobody_vouches_for_is_refused(certificate: tuple[Path, Pa
                 amqp.connect(broker.url, tls_ctx=trusting, server_hostname="elsewhere.example")
 
     run()
+
+
+def test_urls_say_whom_to_trust(certificate: tuple[Path, Path]) -> None:
+    server, _ = contexts(certificate)
+
+    @in_loop
+    def run() -> None:
+        with testing.Broker(tls_ctx=coro.tls.context(server)) as broker:
+            url = f"{broker.url.rstrip('/')}//"
+            ours = f"cacertfile={certificate[0]}"
+            cert = f"certfile={certificate[0]}&keyfile={certificate[1]}"
+            for options in ours, f"{ours}&verify=verify_peer&{cert}", "verify=verify_none":
+                with amqp.connect(f"{url}?{options}", timeout=HANG) as client:
+                    assert client.connected
+            with pytest.raises(coro.tls.TLSError):
+                amqp.connect(f"{url}?{ours}&server_name_indication=elsewhere.example")
+            for wrong in f"cacertfile={certificate[1]}", f"certfile={certificate[1]}":
+                with pytest.raises(ValueError, match="file to be a file with certificates|certfile and keyfile to be"):
+                    amqp.connect(f"{url}?{wrong}")
+
+    run()

@@ -11,9 +11,11 @@ protocol's record of the present one, and anything else is StaleDelivery, with n
 
 With recovery a channel outlives connections, and its own end where the broker closes it: `_revive` opens it again, in a
 thread of its own. `delivery_tag` numbers go on after the last of the opening before. Calls wait while it is `_held`.
-What the broker refuses to restore (a consumer whose queue is gone) ends with that reason; the rest comes back. A channel
-that is closed again soon after is opened after growing pauses, as `Recovery` has them, unless the close answers a call:
-then the program knows, and sets the pace.
+What the broker refuses to restore (a consumer whose queue is gone) ends with that reason; the rest comes back. If it is
+closed again soon, it opens after growing pauses, as `Recovery` has them, unless the close answers a call: then the
+program knows, and sets the pace.
+
+Longer than most files: all methods of a channel are here, and recovery repeats what they have set up.
 
 Public methods are named and ordered as in the specification's classes, then come conveniences.
 """
@@ -365,7 +367,6 @@ class channel:
         """Bring back what the channel had. A consumer that the broker refuses ends, with the reason, and the channel is
         opened without it. Raises ChannelClosed when the broker closed it for another reason than what is asked here."""
         while not self.closed:
-            self._returning = None
             try:
                 if self._link is None:
                     self._reopen(link)
@@ -404,6 +405,7 @@ class channel:
 
     def _attach(self, link: Link) -> None:
         self._link = link
+        self._returning = None
         link.channels[self.num] = self
 
     def _open(self, link: Link, out_of_band: str = "", undo: Callable[[Any], object] | None = None) -> None:

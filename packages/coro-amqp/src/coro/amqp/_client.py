@@ -10,17 +10,18 @@ Locks: none. Opening and recovery run in one thread each; what the reader calls 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 import platform
 import random
-import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import coro
+from coro import resolver
 from coro._clock import ticks
 from coro.amqp import _urls, spec
 from coro.amqp._channel import channel as Channel
@@ -225,13 +226,19 @@ class client(ClassicFrames):
     @classmethod
     def from_url(cls, url: str | Iterable[str], **parameters: Any) -> Self:
         """A client for ``amqp://user:password@host:port/vhost`` or ``amqps://``, or for several of these, which may
-        differ in host and port only.
+        differ in host and port only: an iterable, or one text with ``;`` between them.
 
-        Other parameters are those of the class and win over the URL. A URL may have the options ``heartbeat``,
-        ``connection_timeout`` (milliseconds), ``channel_max``, ``auth_mechanism`` and ``name``. ``amqps://`` without a
-        ``tls_ctx`` verifies the broker against the system's certificates. ValueError for a URL that is none.
+        Other parameters are those of the class and win over the URL. All behind the slash after the host is the virtual
+        host, so that of ``amqp://host//`` is "/", as that of ``amqp://host``. A URL may have the options ``heartbeat``,
+        ``connection_timeout`` (milliseconds), ``frame_max``, ``channel_max``, ``auth_mechanism`` and ``name``.
+
+        ``amqps://`` verifies the broker against the system's certificates, or those in ``cacertfile``, unless there is
+        ``verify=verify_none``. ``certfile`` and ``keyfile`` (with ``password``) are the client's certificate,
+        ``server_name_indication`` is the name of the broker. A ``tls_ctx`` takes the place of these.
+
+        ValueError for an invalid URL, and for files that cannot be used.
         """
-        urls = [url] if isinstance(url, str) else list(url)
+        urls = _urls.split(url) if isinstance(url, str) else list(url)
         parts = [_urls.parse(each) for each in urls]
         if not parts:
             raise ValueError("expected at least one URL")
@@ -245,10 +252,12 @@ class client(ClassicFrames):
             "virtual_host": first.virtual_host,
             "heartbeat": first.heartbeat,
             "connect_timeout": first.connect_timeout,
+            "frame_max": first.frame_max,
             "channel_max": first.channel_max,
             "mechanism": first.mechanism,
             "name": first.name,
-            "tls_ctx": ssl.create_default_context() if first.tls and parameters.get("tls_ctx") is None else None,
+            "tls_ctx": first.tls.context() if first.tls and parameters.get("tls_ctx") is None else None,
+            "server_hostname": first.tls.server_name if first.tls else None,
         }
         return cls(**{**{name: value for name, value in said.items() if value is not None}, **parameters})
 
@@ -276,34 +285,47 @@ class client(ClassicFrames):
         self._up.set()
 
     def _connect(self) -> Link:
-        """A connection to the first host that gives one."""
-        most = len(self._addresses)
-        for number in range(1, most + 1):
-            link = Link(self._new_protocol(), self._connection_method, self._link_ended)
-            link.host = (self._first_host + number - 1) % most
-            address = self._addresses[link.host]
-            link.debug = self.debug
-            try:
-                self._open(link, address)
-            except (OSError, RemoteError, AMQPTimeout, coro.NameError, EOFError) as exc:
-                if number == most:
-                    if isinstance(exc, EOFError):
-                        raise ConnectionLost(f"the connection to {address} broke: {exc}") from exc
-                    raise
-                LOG("no connection", str(address), str(exc))
-            else:
-                self._connections += 1
-                return link
-        raise AssertionError("there is at least one address")
+        """A connection to the first host that gives one.
 
-    def _open(self, link: Link, address: _urls.Address) -> None:
+        ``coro.connect`` takes the first address of a name that lets itself be connected to. What is behind that one may
+        still not be well, as a node of a cluster that is starting; then the other addresses of the name are tried.
+        """
+        error: Exception | None = None
+        most = len(self._addresses)
+        for number in range(most):
+            host = (self._first_host + number) % most
+            address = self._addresses[host]
+            places = [address]
+            while places:
+                place = places.pop(0)
+                if error is not None:
+                    LOG("no connection", str(error), "trying", str(place))
+                link = Link(self._new_protocol(), self._connection_method, self._link_ended)
+                link.host = host
+                link.debug = self.debug
+                try:
+                    self._open(link, place, address.host)
+                except (OSError, RemoteError, AMQPTimeout, coro.NameError, EOFError) as exc:
+                    error = exc
+                    if isinstance(exc, EOFError):
+                        error = ConnectionLost(f"the connection to {place} broke: {exc}")
+                        error.__cause__ = exc
+                    if place is address and link.peer:
+                        places = _others(address, link.peer)
+                else:
+                    self._connections += 1
+                    return link
+        assert error is not None  # there is at least one address
+        raise error
+
+    def _open(self, link: Link, address: _urls.Address, name: str) -> None:
         credentials = self._auth if self._credentials is None else self._credentials()
         if self.tls_ctx is None and self.mechanism != "EXTERNAL" and not _is_local(address.host):
             LOG("password goes unencrypted", str(address), "use tls_ctx or amqps://")
         link.open(
             address,
             tls_ctx=self.tls_ctx,
-            server_hostname=self.server_hostname,
+            server_hostname=self.server_hostname or name,
             credentials=credentials,
             mechanism=self.mechanism,
             virtual_host=self.virtual_host,
@@ -794,6 +816,17 @@ class client(ClassicFrames):
 
 
 _COUNTED = ("messages_in", "messages_out", "frames_in", "frames_out", "bytes_in", "bytes_out", "heartbeats_in")
+
+
+def _others(address: _urls.Address, peer: str) -> list[_urls.Address]:
+    """The addresses that a name has beside the one that was connected to; none for what is no name."""
+    if address.host.startswith("/"):
+        return []
+    found = [peer]
+    for family in (coro.AF.INET6, coro.AF.INET):
+        with contextlib.suppress(OSError, coro.NameError):
+            found += [each for each in resolver.addresses(address.host, family) if each not in found]
+    return [_urls.Address(each, address.port) for each in found[1:]]
 
 
 def _is_local(host: str) -> bool:

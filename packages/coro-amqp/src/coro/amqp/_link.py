@@ -65,6 +65,7 @@ class Link:
         self.server_properties: dict[str, Any] = {}
         self.tune: spec.connection.tune | None = None
         self.host = 0  # which of the client's
+        self.peer = ""  # the address of the broker
         self.heartbeats_out = 0
         self.last_send = 0  # ticks
         self.full = 0  # inboxes that are full
@@ -122,6 +123,7 @@ class Link:
             self._sock = coro.connect(address.host)
         else:
             self._sock = coro.connect(address.host, address.port)
+            self.peer = self._sock.getpeername()[0]
         if tls_ctx is not None:
             context = coro.tls.context(tls_ctx)
             self._sock = context.wrap(self._sock, server_hostname=server_hostname or address.host)
