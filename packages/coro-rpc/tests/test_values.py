@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
 import enum
 import pickle
-from typing import Any
+import struct
+import sys
+import uuid
+from typing import Any, NamedTuple
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,8 +123,197 @@ def test_damaged_pickles(value: Any, data: Any) -> None:
 
 @pytest.mark.parametrize("value", [Point(1, [2]), Colour.RED, [Point(1, 2), Point(1, 2)], Slots(5)], ids=repr)
 def test_registered_classes(value: Any) -> None:
-    got = through(Pickle([Point, Colour, Slots]), value)
+    codec = Pickle([Point, Colour])
+    codec.register(Slots, state=True)
+    got = through(codec, value)
     assert got == value or got.a == value.a
+
+
+class Checked(NamedTuple):
+    a: int
+    b: int = 2
+
+
+@dataclasses.dataclass
+class Bounded:
+    low: int
+    high: int = dataclasses.field(default=5, kw_only=True)
+    width: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError("low above high")
+        self.width = self.high - self.low
+
+
+@dataclasses.dataclass
+class WithInitVar:
+    x: dataclasses.InitVar[int]
+
+
+class Access(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+class Stateful:
+    limit = 5
+
+    def __init__(self) -> None:
+        self._private = 1
+
+    def may(self) -> bool:
+        return False
+
+    @property
+    def computed(self) -> int:
+        return 1
+
+
+class Cached:
+    made: Any = None
+
+    def __new__(cls) -> Cached:
+        Cached.made = Cached.made or object.__new__(cls)
+        return Cached.made  # type: ignore[no-any-return]
+
+
+def test_fields() -> None:
+    """Constructors run, with the checks that they make."""
+    codec = Pickle([Checked, Bounded, Access, datetime.date, decimal.Decimal])
+    codec.register(uuid.UUID, fields=["int"])
+    for value in (
+        Checked(1),
+        Bounded(1, high=4),
+        Access.READ | Access.WRITE,
+        uuid.UUID(int=5),
+        datetime.date(2026, 1, 2),
+        decimal.Decimal("1.5"),
+        [Checked(1, 3)] * 2,
+    ):
+        got = through(codec, value)
+        assert got == value and type(got) is type(value)
+    wire = codec.encode(Bounded(1, high=4))[0]
+    with pytest.raises(DecodeError, match="low above high"):
+        codec.decode(wire.replace(b"K\x01K\x04", b"K\x09K\x04"), [])
+    with pytest.raises(DecodeError, match="2 fields"):
+        codec.decode(b"\x80\x05" + wire[11:].replace(b"K\x01K\x04\x86", b"K\x01\x85"), [])
+    before = len(Access._value2member_map_)
+    with pytest.raises(DecodeError, match="flags"):
+        codec.decode(codec.encode(Access.READ)[0].replace(b"K\x01", b"K\x40"), [])
+    assert len(Access._value2member_map_) == before
+    with pytest.raises(TypeError, match="InitVar"):
+        codec.register(WithInitVar)
+    with pytest.raises(TypeError, match="__new__"):
+        codec.register(Cached, state=True)
+    with pytest.raises(TypeError, match="__new__"):
+        codec.register(Colour, state=True)
+
+
+def test_state_sets_attributes_that_are_free_and_no_others() -> None:
+    codec = Pickle()
+    codec.register(Stateful, state=True)
+    value = Stateful()
+    value.limit = 7
+    got = through(codec, value)
+    assert vars(got) == {"_private": 1, "limit": 7}
+    wire = codec.encode(value)[0]
+    for name in (b"__clas", b"__a", b"may", b"computed"):
+        for old in (b"limit", b"_private"):
+            changed = wire.replace(bytes([len(old)]) + old, bytes([len(name)]) + name)
+            changed = b"\x80\x05" + changed[11:]  # without the frame, whose length has changed
+            with pytest.raises(DecodeError, match="leaves free"):
+                codec.decode(changed, [])
+
+
+number = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.booleans() | st.none()
+key = st.recursive(number | st.text(max_size=8) | st.binary(max_size=8), lambda one: st.lists(one, max_size=3).map(tuple))
+
+
+@given(st.sets(key, max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_ordinary_keys_cost_a_few_steps_a_byte(keys: set[Any]) -> None:
+    for value in (dict.fromkeys(keys), keys, frozenset(keys)):
+        data = pickle.dumps(value, 5)
+        values.check(data)
+        assert values.last_steps() <= 8 * len(data) + 500_000
+    JSON().decode(b"[1,{}]", [])
+    assert values.last_steps() <= 8 * 6
+
+
+def chain(size: int) -> list[int]:
+    """Small integers that lie along one way through a table of this many slots, for two thirds of them."""
+    found, at = [], 1
+    for _ in range(size * 2 // 3 - 4):
+        found.append(at)
+        at = (at * 5 + 1) & (size - 1)
+    return found
+
+
+MODULUS = 2**61 - 1
+COLLIDING: dict[str, list[Any]] = {
+    "integers with one hash": [1 + i * MODULUS for i in range(4000)],
+    "negative integers with one hash": [-5 - i * MODULUS for i in range(4000)],
+    "a chain of floats, and a key at its end": [*map(float, chain(8192)), *[2.0**61] * 4000],
+    "tuples of these": [(1 + i * MODULUS, "x") for i in range(4000)],
+    "nested tuples of these": [((7, 1 + i * MODULUS), 5) for i in range(4000)],
+    "tuples of tuples": [((), 1 + i * MODULUS) for i in range(4000)],
+    "frozensets": [frozenset([i]) for i in range(3000)],
+    "a chain, and a key at its end": chain(8192) + [1 + MODULUS] * 4000,
+}
+
+
+def written(value: Any) -> bytes:
+    """A value as the opcodes that make it, without a memo."""
+    if isinstance(value, float):
+        return b"G" + struct.pack(">d", value)
+    if isinstance(value, int):
+        return b"\x8a\x0a" + value.to_bytes(10, "little", signed=True)
+    if isinstance(value, str):
+        return b"\x8c" + bytes([len(value)]) + value.encode()
+    return b"(" + b"".join(map(written, value)) + (b"t" if isinstance(value, tuple) else b"\x91")
+
+
+@pytest.mark.parametrize("what", COLLIDING)
+def test_keys_that_collide_are_refused(what: str) -> None:
+    """By the pickle codec in a dict, a set and a frozenset, and by MessagePack where it has such keys."""
+    forms = ((b"}(", b"u.", b"N"), (b"\x8f(", b"\x90.", b""), (b"(", b"\x91.", b""))
+    for head, tail, each in forms[: 1 if "chain" in what else 3]:  # (a set has another table, and other chains)
+        body = b"".join(written(k) + each for k in COLLIDING[what])
+        with pytest.raises(DecodeError, match="collide"):
+            values.check(b"\x80\x05" + head + body + tail)
+    keys = [k for k in COLLIDING[what] if isinstance(k, float) or isinstance(k, int) and abs(k) < 2**63]
+    if len(keys) > 4000:
+        packed = b"".join(msgpack.packb(k) + b"\xc0" for k in keys)
+        with pytest.raises(DecodeError, match="collide"):
+            MessagePack().decode(b"\xdf" + len(keys).to_bytes(4, "big") + packed, [])
+
+
+def test_long_texts_that_are_compared_again_and_again_are_refused() -> None:
+    """Two equal texts of a megabyte: each time one is looked up, it is compared with the other as a whole."""
+    text = b"X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20)
+    data = b"\x80\x05(" + text + b"\x94" + text + b"\x94}(" + b"h\x00Nh\x01N" * 20_000 + b"ut."
+    with pytest.raises(DecodeError, match="steps"):
+        values.check(data)
+
+
+@pytest.mark.parametrize("kind", [dict.fromkeys, set])
+def test_the_model_of_the_tables_grows_as_they_do(kind: Any) -> None:
+    """Where the interpreter's table takes more memory, the model copies its keys, too."""
+    sizes, steps = [], []
+    for n in range(9, 3000):
+        made: Any = kind([])
+        for i in range(n):
+            made.add(i) if kind is set else made.setdefault(i)
+        sizes.append(sys.getsizeof(made))
+        values.check(b"\x80\x05" + (b"\x8f(" if kind is set else b"}(") + b"".join(
+            b"M" + i.to_bytes(2, "little") + (b"" if kind is set else b"N") for i in range(n)
+        ) + (b"\x90." if kind is set else b"u."))
+        steps.append(values.last_steps())
+    grown = [i for i in range(1, len(sizes)) if sizes[i] > sizes[i - 1]]
+    copied = [i for i in range(1, len(steps)) if steps[i] - steps[i - 1] > 20]
+    # A dict grows when a key comes that it has no room for, the model when the room is used up: one key earlier.
+    assert len(grown) >= 4 and all(min(abs(i - j) for j in copied) <= 1 for i in grown if i > 10), (grown, copied)
 
 
 def test_classes_are_refused_on_both_sides() -> None:
@@ -127,8 +322,10 @@ def test_classes_are_refused_on_both_sides() -> None:
     with pytest.raises(EncodeError, match="register its class"):
         Pickle([Colour]).encode([Point(1, 2)])
     data = pickle.dumps(Point(1, 2), 5)
-    with pytest.raises(DecodeError, match="Point"):
+    with pytest.raises(DecodeError, match="NEWOBJ"):
         Pickle().decode(data, [])
+    with pytest.raises(DecodeError, match="Point"):
+        Pickle([Colour]).decode(Pickle([Point]).encode(Point(1, 2))[0], [])
     with pytest.raises(TypeError, match="at the top of a module"):
         Pickle([lambda: None])
 

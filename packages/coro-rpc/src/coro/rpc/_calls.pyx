@@ -497,8 +497,8 @@ cdef class RpcStream(PacketStream):
                 if not check_pickle(PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), 0, self.codec.max_depth,
                                     self.codec.max_memory):
                     return [body]
-            except DecodeError as e:
-                raise EncodeError(f"the other side would refuse this value: {e}") from None
+            except DecodeError:
+                pass            # the codec finds it, too, and says what to do
         body, buffers = self.codec.encode(value)
         if not buffers:
             return [body]

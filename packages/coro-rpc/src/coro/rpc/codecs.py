@@ -8,17 +8,24 @@ Pickle is what Python writes and reads fastest, and a program for a machine that
 looked through first (_wire/values.pyx): plain values go to ``pickle.loads``, which then has no way to find a name; with
 registered classes, an Unpickler whose ``find_class`` looks into a dictionary and imports nothing.
 
+An instance is written as a call of its class with values, and nothing else makes or changes one: the opcodes that skip
+``__init__`` or set attributes of what a class has returned (which may have existed before) are refused. What is called
+is never the class itself but a function that takes these values as they were registered: all fields of a dataclass or a
+NamedTuple, attributes with given names, or the whole state of an object that was made just now.
+
 Cost: see _wire/values.pyx. Rejected: marshal (crashes on hostile input, says its documentation), signed pickles (a
 signature says who wrote it, not that he means well).
 """
 
 from __future__ import annotations
 
+import copyreg
+import dataclasses
 import enum
 import io
 import json
 import pickle
-import sys
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -57,10 +64,12 @@ def _name(thing: Any) -> tuple[str, str]:
 class Pickle:
     """Pickle, protocol 5. ``Pickle(classes=[Point, Colour])`` also passes instances of these classes.
 
-    classes: classes (or module-level functions that classes name in ``__reduce__``) that may be in messages. Plain
-    values need no entry: None, bool, int, float, str, bytes, bytearray, tuple, list, dict, set, frozenset. An instance
-    is made by calling its class, or by ``__new__``, and its state is set by ``__setstate__`` or as attributes:
-    register classes for which any such values are harmless. Subclasses of list, dict and set cannot be sent as such.
+    classes: classes (or module-level functions that classes name in ``__reduce__``) that may be in messages, see
+    ``register``. Plain values need no entry: None, bool, int, float, str, bytes, bytearray, tuple, list, dict, set,
+    frozenset. An instance is made by calling its class with the values that came: dataclasses with their fields, checks
+    in ``__post_init__`` included, NamedTuples with their items, members of an Enum by their value, others with what
+    their ``__reduce__`` says. Register classes for which any such values are harmless. Subclasses of list, dict and set
+    cannot be sent as such.
     max_depth, max_memory:
     limits for what comes. unrestricted: load any pickle. It lets the other side execute anything here, and is refused
     unless that side has authenticated itself.
@@ -76,7 +85,7 @@ class Pickle:
     ) -> None:
         self.max_depth, self.max_memory, self.unrestricted = max_depth, max_memory, bool(unrestricted)
         self._known: dict[tuple[str, str], Any] = {}
-        self._allowed: set[int] = set()
+        self._allowed: dict[int, tuple[Any, _Reduce | None]] = {}
         for one in classes:
             self.register(one)
 
@@ -90,13 +99,24 @@ class Pickle:
         """No classes are registered, and it is not unrestricted."""
         return not self._known and not self.unrestricted
 
-    def register(self, thing: Any) -> Any:
+    def register(self, thing: Any, *, fields: Iterable[str] | None = None, state: bool = False) -> Any:
         """Let instances of a class be in messages, in both directions; usable as a decorator. The name has to be the
-        same on both sides. TypeError for what has no module and qualified name, or is local to a function."""
+        same on both sides; returns the class.
+
+        fields: names of attributes; an instance is made by ``cls(name=value, ...)`` with all of them. Dataclasses take
+        their own. state: send ``__dict__`` and slots of any class, and set them on an object that ``object.__new__``
+        made, without ``__init__``: the other side chooses all attributes. Names of methods, properties and others that
+        the class has are refused, those with two underscores in front, too; a class with ``__setstate__`` gets the
+        state there.
+
+        TypeError for what has no module and qualified name, is local to a function, or, with ``state``, has a
+        ``__new__`` of its own, because what that returns may have existed before; for a dataclass with an ``InitVar``,
+        whose fields do not make it again."""
         if not callable(thing) or not hasattr(thing, "__qualname__") or "<" in thing.__qualname__:
             raise TypeError(f"expected a class at the top of a module, got {thing!r}")
-        self._known[_name(thing)] = thing
-        self._allowed.add(id(thing))
+        make, reduce = _maker(thing, None if fields is None else tuple(fields), state)
+        self._known[_name(thing)] = make
+        self._allowed[id(thing)] = (thing, reduce)
         return thing
 
     def encode(self, value: Any, /) -> Encoded:
@@ -125,7 +145,13 @@ class Pickle:
         """For values without registered classes; large bytes are PickleBuffers already."""
         buffers: list[Any] = []
         data = pickle.dumps(value, 5, buffer_callback=_collector(buffers))
-        if values.check(data, len(buffers), self.max_depth, self.max_memory):
+        try:
+            needs_classes = values.check(data, len(buffers), self.max_depth, self.max_memory)
+        except DecodeError as e:
+            if "NEWOBJ" not in str(e):
+                raise
+            needs_classes = True
+        if needs_classes:
             raise EncodeError(
                 f"expected plain values, got {_short(value)}; register its class on both sides: "
                 "Pickle(classes=[...]), or send what it consists of"
@@ -178,21 +204,129 @@ def _out_of_band(value: Any, depth: int = 2) -> Any:
     return value
 
 
+_Reduce = Callable[[Any], tuple[Any, ...]]
+
+
+def _maker(thing: Any, fields: tuple[str, ...] | None, state: bool) -> tuple[Callable[..., Any], _Reduce | None]:
+    """What makes an instance from the values that came, and what takes these from an instance; None: its
+    ``__reduce__``."""
+    if not isinstance(thing, type):
+        if state or fields is not None:
+            raise TypeError(f"expected a class with fields or state, got {thing!r}")
+        return lambda *values: thing(*values), None
+    if state:
+        return _of_state(thing)
+    if fields is None and issubclass(thing, enum.Enum):
+        return _of_enum(thing), lambda member: (member.value,)
+    if fields is None and issubclass(thing, tuple) and hasattr(thing, "_fields"):
+        names = thing._fields
+
+        def make_tuple(*values: Any) -> Any:
+            _count(thing, values, names)
+            return thing(*values)
+
+        return make_tuple, tuple
+    if fields is None and dataclasses.is_dataclass(thing):
+        initial = thing.__dataclass_fields__.values()
+        if any(getattr(one, "_field_type", None) is dataclasses._FIELD_INITVAR for one in initial):  # type: ignore[attr-defined]
+            raise TypeError(f"expected a dataclass that its fields make, {thing.__qualname__} has an InitVar")
+        fields = tuple(one.name for one in dataclasses.fields(thing) if one.init)
+    if fields is None:
+        return lambda *values: thing(*values), None
+    named = fields
+
+    def make(*values: Any) -> Any:
+        _count(thing, values, named)
+        return thing(**dict(zip(named, values, strict=True)))
+
+    return make, lambda one: tuple(getattr(one, name) for name in named)
+
+
+def _count(thing: Any, values: tuple[Any, ...], names: Sequence[str]) -> None:
+    if len(values) != len(names):
+        raise DecodeError(f"expected {len(names)} fields of {thing.__qualname__}, got {len(values)}: is it the same class?")
+
+
+def _of_enum(thing: type[enum.Enum]) -> Callable[..., Any]:
+    def make(*values: Any) -> Any:
+        (value,) = values
+        # A flag that keeps unknown bits would remember each number that comes.
+        if issubclass(thing, enum.Flag) and (type(value) is not int or value & ~thing._flag_mask_):  # type: ignore[attr-defined]
+            raise DecodeError(f"expected flags that {thing.__qualname__} has, got {_short(value)}")
+        return thing(value)
+
+    return make
+
+
+def _of_state(thing: type) -> tuple[Callable[..., Any], _Reduce]:
+    if thing.__new__ is not object.__new__ or issubclass(thing, type):
+        raise TypeError(
+            f"expected a class whose instances object.__new__ makes, {thing.__qualname__} has a __new__ of its own, "
+            "which may return what existed before; register it with fields=[...], or give it a __reduce__"
+        )
+
+    def make(*values: Any) -> Any:
+        (state,) = values
+        new = object.__new__(thing)
+        restore = getattr(new, "__setstate__", None)
+        if restore is not None:
+            restore(state)
+            return new
+        if type(state) is not dict:
+            raise DecodeError(f"expected the state of {thing.__qualname__} as a dict, got {_short(state)}")
+        for name, value in state.items():
+            if type(name) is not str or name.startswith("__") or not _is_free(thing, name):
+                raise DecodeError(f"expected names of attributes that {thing.__qualname__} leaves free, got {name!r}")
+            object.__setattr__(new, name, value)
+        return new
+
+    def reduce(one: Any) -> tuple[Any, ...]:
+        state = one.__getstate__()
+        if type(state) is tuple and len(state) == 2 and not hasattr(one, "__setstate__"):
+            state = {**(state[0] or {}), **(state[1] or {})}
+        return (state if state is not None else {},)
+
+    return make, reduce
+
+
+def _is_free(thing: type, name: str) -> bool:
+    """May an instance have an attribute of this name: is it a slot, or nothing that the class computes?"""
+    for kind in thing.__mro__:
+        if name in kind.__dict__:
+            found = kind.__dict__[name]
+            return isinstance(found, types.MemberDescriptorType) or not hasattr(type(found), "__get__")
+    return True
+
+
 class _Pickler(pickle.Pickler):
-    def __init__(self, out: io.BytesIO, buffers: list[Any], allowed: set[int]) -> None:
+    def __init__(
+        self, out: io.BytesIO, buffers: list[Any], allowed: dict[int, tuple[Any, _Reduce | None]]
+    ) -> None:
         super().__init__(out, 5, buffer_callback=_collector(buffers))
         self._allowed = allowed
 
     def reducer_override(self, obj: Any) -> Any:
-        if id(obj) not in self._allowed and id(type(obj)) not in self._allowed:
+        if id(obj) in self._allowed:
+            return NotImplemented
+        kind = type(obj)
+        if id(kind) not in self._allowed:
             raise EncodeError(
                 f"expected plain values and instances of registered classes, got {_short(obj)}; register its class on "
                 "both sides: Pickle(classes=[...])"
             )
-        if sys.version_info < (3, 12) and isinstance(obj, enum.Enum):
-            # Early versions of 3.11 ask for getattr() on the other side, which finds any attribute of anything.
-            return type(obj), (obj.value,)
-        return NotImplemented
+        reduce = self._allowed[id(kind)][1]
+        if reduce is not None:
+            return kind, reduce(obj)
+        reduced = obj.__reduce_ex__(5)
+        if isinstance(reduced, str) or any(part is not None for part in reduced[2:]):
+            raise EncodeError(
+                f"expected an instance that its class makes from values, got {_short(obj)}, which has a state; "
+                "codec.register(cls, fields=[...]) names its attributes, codec.register(cls, state=True) sends them all"
+            )
+        function, values_ = reduced[:2]
+        if function is getattr(copyreg, "__newobj__"):  # noqa: B009 - mypy does not know it
+            function, values_ = values_[0], values_[1:]
+        return function, values_
 
 
 class _Unpickler(pickle.Unpickler):
