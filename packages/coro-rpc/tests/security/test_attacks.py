@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copyreg
 import enum
+import gc
 import io
+import json
 import os
 import pickle
 import pickletools
@@ -16,7 +18,7 @@ from rpc_support import Raw, methods, served
 import coro
 from coro import testing
 from coro.rpc import ConnectionLost, DecodeError, NoSuchMethod, RemoteError, fast_rpc
-from coro.rpc._wire import values
+from coro.rpc._wire import frames, values
 from coro.rpc.codecs import Pickle
 from coro.rpc.packet_stream import PacketStream
 from coro.testing import coro_test
@@ -413,3 +415,49 @@ def test_the_unpickler_of_the_plain_client_finds_no_name() -> None:
     for data in HOSTILE.values():
         with pytest.raises(Exception):  # noqa: B017 - whatever it is, nothing was called
             plain._Unpickler(io.BytesIO(data)).load()
+
+
+@coro_test
+def test_before_the_handshake_packets_are_small() -> None:
+    """8 KiB until both sides have agreed, and nothing is kept afterwards, without the cycle collector."""
+    with served(secret=b"0123456789abcdef") as (server, _):
+        gc.disable()
+        try:
+            for _i in range(3):
+                conn = coro.connect(*server.addresses[0])
+                raw = Raw(conn)
+                try:
+                    for i in range(1, 5):
+                        raw.stream.send(frames.encode(2, i, bytes(20_000), chunk=4000)[:12_000])
+                except OSError:
+                    pass
+                while server.connections:
+                    coro.yield_slice()
+                conn.close()
+            kept = sum(len(o) for o in gc.get_objects() if type(o) is tuple and o and type(o[0]) is bytes)
+            assert kept < 100_000
+        finally:
+            gc.enable()
+
+
+@coro_test
+def test_bytes_in_the_handshake_are_answered() -> None:
+    """Texts that cannot be encoded, and a call right behind the hello."""
+    hello = {"rpc": 1, "codecs": ["json"], "nonce": "0" * 64, "user": "\ud800", "secret": True}
+    call = b"\0\0\0\4" + bytes(4) + b"echo" + b"\0\0[7]"
+    with served(secret={"alice": b"0123456789abcdef"}) as (server, _):
+        conn = coro.connect(*server.addresses[0])
+        raw = Raw(conn)
+        raw.send("REQUEST", 1, json.dumps(hello).encode())
+        raw.send("REQUEST", 2, b'{"proof":"\\ud800"}')
+        assert [raw.receive()[0], raw.receive()[0]] == ["REPLY", "GOODBYE"]
+        conn.close()
+    with served() as (server, _):
+        conn = coro.connect(*server.addresses[0])
+        raw = Raw(conn, greet=False)
+        together = frames.preamble() + frames.encode(2, 1, json.dumps(hello).encode()) + frames.encode(2, 2, call)
+        conn.send(together)
+        assert raw.receive()[0] == "REPLY"
+        kind, number, payload = raw.receive()
+        assert (kind, number, payload) == ("REPLY", 2, b"\0\x007")
+        conn.close()

@@ -70,7 +70,7 @@ def proof(secret: bytes, side: str, transcript: bytes) -> str:
 
 def same(a: str, b: str) -> bool:
     """Compare two proofs in a time that does not tell where they differ."""
-    return hmac.compare_digest(a.encode(), b.encode())
+    return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
 
 
 def check_secret(secret: Any) -> bytes:

@@ -68,6 +68,10 @@ cdef enum:
     OUT_OF_BAND = 65536     # bytes from this size on travel beside the pickle
     PATIENCE = 128          # items that a stream hands out or in before others get their turn
     WAITING_HELLO = 100     # requests kept while the handshake is under way
+    EARLY_CLIENT = 1048576  # bytes of these that a client keeps
+    EARLY_SERVER = 65536
+    UNKNOWN = 8192          # bytes of a packet of somebody who has not said who he is
+    PARTS = 4
     RATHER_VIEW = 4096      # of a value from this size on, no copy is made to decode it
 
 cdef str SHORT_HEAD = "expected a call, the message ended within its head"
@@ -429,7 +433,8 @@ cdef class RpcStream(PacketStream):
     cdef object greeter
     cdef bint agreed, is_server, replaying
     cdef list early
-    cdef int hellos
+    cdef int hellos, greetings
+    cdef Py_ssize_t early_held
     cdef Limits limits
     cdef Lane lane
     cdef bint in_order
@@ -437,7 +442,7 @@ cdef class RpcStream(PacketStream):
     cdef public object slow, on_slow, on_error
 
     def prepare(self, *, facade, methods, hooks, limits, tracebacks, in_order, is_server, greeter, errors, slow,
-                on_slow, on_error, builtins):
+                on_slow, on_error, builtins, greetings=1):
         """Before start(): what a packet stream has not."""
         self.facade = facade
         self.methods = methods
@@ -456,6 +461,9 @@ cdef class RpcStream(PacketStream):
         self.takes_pieces = True
         self.early = []
         self.names = {}
+        self.greetings = greetings
+        if is_server:
+            self.frames.bound(min(<Py_ssize_t>UNKNOWN, self.max_packet), 1)
 
     def agree(self, codec, identity):
         """The handshake is over: from now on calls are executed."""
@@ -463,6 +471,9 @@ cdef class RpcStream(PacketStream):
         self.quick = type(codec) is Pickle and codec.plain
         self.identity = identity
         self.agreed = True
+        if self.state == CLOSED:
+            return
+        self.frames.bound(self.max_packet, PARTS)
         early, self.early = self.early, []
         self.replaying = True
         for kind, number, payload in early:
@@ -473,6 +484,10 @@ cdef class RpcStream(PacketStream):
             else:
                 self.on_push(number, payload)
         self.replaying = False
+
+    def _forget(self):
+        self.greeter = None
+        self.early = []
 
     def _is_agreed(self):
         return bool(self.agreed)
@@ -807,13 +822,16 @@ cdef class RpcStream(PacketStream):
         return 0
 
     cdef int before_agreed(self, int kind, uint64_t number, bytes payload) except -1:
-        if not self.is_server:
-            if len(self.early) >= WAITING_HELLO:
+        if not self.is_server or self.hellos >= self.greetings:
+            # All messages of the handshake have come, and a thread is looking at them.
+            self.early_held += PyBytes_GET_SIZE(payload)
+            if len(self.early) >= WAITING_HELLO or \
+                    self.early_held > (EARLY_SERVER if self.is_server else EARLY_CLIENT):
                 raise ProtocolError("expected an end of the handshake before so many calls")
             self.early.append((kind, number, payload))
             return 0
         self.hellos += 1
-        if kind != REQUEST or self.hellos > 3 or self.greeter is None:
+        if kind != REQUEST or self.greeter is None:
             raise ProtocolError("expected the handshake before the first call")
         spawn_internal(self.greeter, (number, payload), True)
         return 0

@@ -262,6 +262,7 @@ class Connection(Caller):
             on_slow=on_slow,
             on_error=on_error,
             builtins=None if _builtins is None else _builtins._methods,
+            greetings=1 if self._secrets is None else 2,
         )
 
     def __repr__(self) -> str:
@@ -416,8 +417,11 @@ class Connection(Caller):
                 self._first(number, payload)
             else:
                 self._second(number, payload)
-        except RpcError as e:
-            self._rpc.reject(e)
+        except Exception as e:
+            if not isinstance(e, RpcError):
+                e = ProtocolError(f"expected a message of the handshake, got one that raises {type(e).__name__}")
+            # Its traceback refers to this connection, which the stream refers to.
+            self._rpc.reject(e.with_traceback(None))
             self._ready.set()
 
     def _first(self, number: int, payload: bytes) -> None:

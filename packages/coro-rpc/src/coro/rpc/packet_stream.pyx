@@ -1197,6 +1197,8 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
                     wake_error(self.writer, Stop())
                 else:
                     wake(self.writer, None)
+            self.frames.drop()
+            self._forget()
             try:
                 self.stream.close()
             except (OSError, EOFError):
@@ -1204,6 +1206,9 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
             if self.on_close is not None:
                 spawn_internal(self.on_close, (self,), True)
                 self.on_close = None
+
+    def _forget(self):
+        """The connection has ended: what is kept beyond that, nobody needs."""
 
     def _reject(self, error):
         """The other side broke the rules: tell it which, and end."""

@@ -26,6 +26,8 @@ __all__ = ["Server", "prefork", "serve"]
 
 #: Seconds that calls under way have when nobody says otherwise.
 CLOSE_TIMEOUT = 5.0
+#: Connections in their handshake at a time. Each of them may have sent 16 KiB, and 64 KiB of calls behind its hello.
+MAX_HANDSHAKES = 1000
 
 
 class Server(coro.Server):
@@ -76,6 +78,7 @@ class Server(coro.Server):
         self._handshake_timeout = float(handshake_timeout)
         self._born = time.time()
         self._served: dict[Connection, None] = {}
+        self._greeting: dict[Connection, None] = {}
         self._refused = 0
         self._settings: dict[str, Any] = dict(
             server_side=True,
@@ -134,11 +137,17 @@ class Server(coro.Server):
         connection = Connection(stream, self.registry, peer_name=str(address or "a UNIX socket"), **self._settings)
         self._served[connection] = None
         try:
+            self._greeting[connection] = None
+            if len(self._greeting) > MAX_HANDSHAKES:
+                # The one that has taken the longest makes room.
+                next(iter(self._greeting)).abort()
             try:
                 connection.start(self._handshake_timeout)
             except RpcError:
                 self._refused += 1
                 return
+            finally:
+                self._greeting.pop(connection, None)
             if self._stopping:
                 self._say_goodbye(connection)
             connection.wait_closed()

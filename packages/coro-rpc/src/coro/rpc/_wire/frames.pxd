@@ -30,7 +30,7 @@ cdef void put_header(char *p, uint32_t length, int kind, int flags, uint64_t num
 cdef class FrameReader:
     cdef char *buf
     cdef Py_ssize_t start, end          # what is in buf
-    cdef Py_ssize_t max_packet
+    cdef Py_ssize_t max_packet, block    # of block, as many bytes of buf are used
     cdef int max_parts
     cdef public object peer_version
     cdef readonly unsigned long peer_max_packet, peer_window
@@ -56,6 +56,8 @@ cdef class FrameReader:
     cdef object out_payload
     cdef list out_segments              # None, or the pieces that come behind out_payload
 
+    cdef int bound(self, Py_ssize_t max_packet, int max_parts) except -1
+    cdef int drop(self) except -1
     cdef bytes whole(self)
     cdef char *room(self, Py_ssize_t *n) except NULL
     cdef int received(self, Py_ssize_t n) except -1

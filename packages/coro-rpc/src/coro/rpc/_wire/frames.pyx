@@ -35,7 +35,7 @@ sixteen and costs every other language a page).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint8_t, uint16_t
 from libc.string cimport memcmp, memcpy, memmove
@@ -153,6 +153,7 @@ cdef class FrameReader:
         self.buf = <char *>PyMem_RawMalloc(BLOCK)
         if self.buf == NULL:
             raise MemoryError()
+        self.block = BLOCK
         self.parts = {}
         self.skipped = set()
 
@@ -207,6 +208,32 @@ cdef class FrameReader:
 
     # -- for the connection
 
+    cdef int bound(self, Py_ssize_t max_packet, int max_parts) except -1:
+        """Other limits than those that it was made with: how far the other side is trusted has changed."""
+        self.max_packet = max_packet
+        self.max_parts = max_parts
+        self.block = min(<Py_ssize_t>BLOCK, max_packet + 4 * HEADER)
+        return 0
+
+    cdef int drop(self) except -1:
+        """The end: give back what was kept, whoever still refers to this object. Nobody is receiving into it."""
+        cdef PyObject *data = self.data
+        cdef char *small
+        self.failed = True
+        self.in_body = self.skipping = self.dropping = False
+        self.start = self.end = 0
+        self.block = HEADER
+        small = <char *>PyMem_RawRealloc(self.buf, HEADER)
+        if small != NULL:
+            self.buf = small
+        self.data = NULL
+        Py_XDECREF(data)
+        self.parts.clear()
+        self.skipped.clear()
+        self.segments = self.out_segments = None
+        self.out_payload = None
+        return 0
+
     cdef char *room(self, Py_ssize_t *n) except NULL:
         """Where to put the next bytes, and how many there is room for."""
         cdef Py_ssize_t rest = self.end - self.start
@@ -222,7 +249,7 @@ cdef class FrameReader:
                 memmove(self.buf, self.buf + self.start, rest)
             self.start = 0
             self.end = rest
-        n[0] = BLOCK - self.end
+        n[0] = self.block - self.end
         if self.expects_chunk and not self.in_body and self.end < HEADER:
             n[0] = HEADER - self.end    # so that the payload goes to its place without being copied
         return self.buf + self.end
