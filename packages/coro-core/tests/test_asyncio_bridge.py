@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import sys
 import time
 
 import pytest
@@ -342,3 +343,209 @@ def test_the_same_in_a_second_loop_and_in_a_forked_child():
         print(coro.run(main))
     """)
     assert lines == ["(2, 0, 4)"] * 2
+
+
+# -- start_task: tasks that begin in the thread that starts them
+
+at_once = pytest.mark.skipif(sys.version_info < (3, 12), reason="CPython 3.11 has no tasks that begin at once")
+
+
+def refuse(task):
+    raise AssertionError(f"{task} did not begin at once")
+
+
+@at_once
+def test_a_task_begins_in_the_thread_that_starts_it():
+    async def work(value):
+        assert asyncio.get_running_loop() is asyncio_bridge.get_loop()
+        assert asyncio.current_task() is not None
+        threads.append(coro.current())
+        if value:
+            await asyncio.sleep(0)
+            threads.append(coro.current())
+        return value
+
+    def main():
+        asyncio_bridge.run(double(1))
+        ended = asyncio_bridge.start_task(work(0), refuse)
+        assert (ended.done(), ended.result()) == (True, 0)
+        waits = asyncio_bridge.start_task(work(1), refuse)
+        assert not waits.done()
+        assert asyncio_bridge.run(waits) == 1
+        assert [thread is coro.current() for thread in threads] == [True, True, False]
+        assert asyncio._get_running_loop() is None
+
+    threads = []
+    coro.run(main)
+
+
+def test_a_task_that_cannot_begin_at_once_is_created_in_its_turn():
+    """The loop has not begun."""
+
+    def main():
+        created = coro.fifo()
+        assert asyncio_bridge.start_task(double(4), created.push) is None
+        assert asyncio_bridge.run(created.pop()) == 8
+
+    coro.run(main)
+
+
+def test_a_thread_in_the_middle_of_a_step_keeps_all_others_from_stepping():
+    """In asyncio's own thread, and in one that begins a task."""
+
+    async def step(own):
+        for _ in range(3):
+            assert own not in log
+            log.append(own)
+            go_on.wait()  # nothing of asyncio's may run meanwhile
+            go_on.clear()
+            assert log[-1] == own, log
+            log.clear()
+            assert asyncio.get_running_loop() is asyncio_bridge.get_loop()
+            assert asyncio.current_task().get_name() == own
+            await asyncio.sleep(0)
+
+    async def named(own):
+        asyncio.current_task().set_name(own)
+        await step(own)
+
+    def thread(own):
+        ended = coro.event()
+
+        def created(task):
+            task.add_done_callback(lambda _: ended.set())
+            tasks.append(task)
+
+        task = asyncio_bridge.start_task(named(own), created)
+        if task is not None:
+            created(task)
+        ended.wait()
+
+    def lets_go():
+        while True:
+            for _ in range(5):
+                assert asyncio._get_running_loop() is None
+                coro.yield_slice()
+            go_on.set()
+
+    def main():
+        nonlocal go_on
+        go_on = coro.event()
+        asyncio_bridge.run(double(1))
+        goes = coro.spawn(lets_go, daemon=True)
+        for each in [coro.spawn(thread, f"task {n}") for n in range(5)]:
+            each.join()
+        goes.shutdown()
+        for task in tasks:
+            task.result()
+        assert len(tasks) == 5
+
+    log, tasks, go_on = [], [], None
+    coro.run(main)
+
+
+@at_once
+def test_an_interruption_in_the_middle_of_a_step_is_the_threads():
+    async def waits():
+        coro.sleep_relative(3600)
+
+    def main():
+        asyncio_bridge.run(double(1))
+        with pytest.raises(coro.TimeoutError):
+            coro.with_timeout(0.001, asyncio_bridge.start_task, waits(), refuse)
+        assert asyncio_bridge.run(double(2)) == 4
+
+    coro.run(main)
+
+
+@at_once
+def test_a_generator_of_a_task_that_begins_at_once_is_closed_by_its_loop():
+    closed = []
+
+    async def numbers():
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            closed.append(True)
+
+    async def gives_up():
+        async for _ in numbers():
+            break
+
+    def main():
+        asyncio_bridge.run(double(1))
+        asyncio_bridge.start_task(gives_up(), refuse)
+        for _ in range(3):
+            asyncio_bridge.run(double(1))
+        assert closed == [True]
+
+    coro.run(main)
+
+
+def test_start_task_refuses_what_it_cannot_run():
+    async def inside():
+        asyncio_bridge.start_task(double(1), refuse)
+
+    def main():
+        with pytest.raises(TypeError, match="expected a coroutine, not int"):
+            asyncio_bridge.start_task(7, refuse)
+        with pytest.raises(RuntimeError, match="asyncio.create_task"):
+            asyncio_bridge.run(inside())
+
+    coro.run(main)
+    with pytest.raises(coro.YieldFromMain):
+        asyncio_bridge.start_task(double(1), refuse)
+
+
+# -- loops of threads
+
+
+def test_threads_that_call_asyncio_run_have_a_loop_each():
+    async def work():
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        for _ in range(5):
+            await asyncio.sleep(0)
+            coro.yield_slice()  # others run, with loops of their own and without one
+            assert asyncio.get_running_loop() is loop
+            assert asyncio.current_task() is task
+            assert asyncio.Future().get_loop() is loop
+
+    def thread():
+        for _ in range(5):
+            assert asyncio._get_running_loop() is None
+            assert sys.get_asyncgen_hooks() == (None, None)
+            asyncio.run(work())
+
+    def main():
+        for each in [coro.spawn(thread) for _ in range(6)]:
+            each.join()
+
+    coro.run(main)
+
+
+def test_a_loop_around_coros_loop_is_seen_by_no_thread_and_is_there_again():
+    async def around():
+        coro.run(main)
+        return asyncio.get_running_loop()
+
+    def main():
+        assert asyncio._get_running_loop() is None
+        coro.yield_slice()
+        asyncio.run(double(1))
+
+    loop = asyncio.new_event_loop()
+    assert loop.run_until_complete(around()) is loop
+    loop.close()
+
+
+def test_a_thread_that_ends_with_a_running_loop_leaves_it_to_none():
+    loop = asyncio.new_event_loop()
+
+    def main():
+        coro.spawn(asyncio._set_running_loop, loop).join()
+        assert asyncio._get_running_loop() is None
+
+    coro.run(main)
+    assert asyncio._get_running_loop() is None
+    loop.close()

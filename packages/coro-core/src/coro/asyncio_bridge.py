@@ -10,12 +10,20 @@ loop. Its selector is the standard one of the system, whose own descriptor can b
 the kernel, the thread waits for that descriptor like for any other. So both loops share one OS thread and one place to
 wait, nothing is polled, and callbacks of asyncio and threads of coro never run at the same time.
 
-While that thread waits, asyncio believes to be nowhere: the running loop and the hooks for asynchronous generators are
-taken back for the time, because up to CPython 3.13 they belong to the whole OS thread.
+The running loop, the current task and the hooks for asynchronous generators belong to that thread, as every switch
+exchanges them: for everybody else no asyncio runs here.
+
+Asyncio takes for granted that between two `await` nothing else of its loop runs. Most tasks could begin at once, in the
+thread that starts them (`start_task`), and many end there. But the thread of the loop, or one that begins a task, may
+have to wait in the middle of such a step, for a lock that an OS thread holds for instance. So there is one baton,
+`idle`: who has not got it does not step. The loop's thread gives it away while it waits in its selector.
 
 Asyncio code must not block the coro way: it would hold up its whole event loop. `call` is for that.
 
-Cost: per `run` a task and two switches; per wait of asyncio's loop one more system call than alone.
+Cost: per `run` a task and two switches; per wait of asyncio's loop one more system call than alone; no switch
+for a task that is started and does not wait.
+
+Rejected: a `mutex` as the baton. Each task that is started would pay for it, and hardly any thread ever waits.
 """
 
 from __future__ import annotations
@@ -25,6 +33,7 @@ import contextlib
 import contextvars
 import selectors
 import sys
+import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ParamSpec, TypeVar
@@ -34,55 +43,94 @@ from coro._poll.filters import EVFILT
 from coro._runtime import scheduler
 from coro.exceptions import Interrupted, TimeoutError
 
-__all__ = ["call", "entered", "get_loop", "iterate", "run"]
+__all__ = ["call", "entered", "get_loop", "iterate", "run", "start_task"]
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
+#: Tasks may begin in the thread that makes them.
+_EAGER = sys.version_info >= (3, 12)
 _Events = list[tuple[selectors.SelectorKey, int]]
 
 
 class _Selector(selectors.DefaultSelector):
     """The system's selector (epoll or kqueue), which waits as threads of coro do."""
 
+    bridge: _Bridge
+
     def select(self, timeout: float | None = None) -> _Events:
         """The events there are, or after a wait; see selectors.BaseSelector."""
         events: _Events = super().select(0)
         if events or (timeout is not None and timeout <= 0):
-            with _outside():
+            self.bridge.give_baton()
+            try:
                 scheduler.yield_slice()
+            finally:
+                self.bridge.take_baton()
             return events or super().select(0)
         # A loop that watches nothing but its own waker is woken by others that run, and by nothing else.
         scheduler._set_helper(len(self.get_map()) <= 1)
-        with _outside():
+        self.bridge.give_baton()
+        try:
             if timeout is None:
                 _events.wait_for(self.fileno(), EVFILT.READ)
             else:
                 with contextlib.suppress(TimeoutError):
                     scheduler.with_timeout(timeout, _events.wait_for, self.fileno(), EVFILT.READ)
+        finally:
+            self.bridge.take_baton()
         return super().select(0)
 
 
-@contextlib.contextmanager
-def _outside() -> Iterator[None]:
-    """Around a wait of asyncio's thread: for everybody else no asyncio runs here."""
-    loop = asyncio._get_running_loop()
-    hooks = sys.get_asyncgen_hooks()
-    asyncio._set_running_loop(None)
-    sys.set_asyncgen_hooks(None, None)
-    try:
-        yield
-    finally:
-        asyncio._set_running_loop(loop)
-        sys.set_asyncgen_hooks(*hooks)
-
-
 class _Bridge:
-    """The thread that runs asyncio, and its loop."""
+    """The thread that runs asyncio, and its loop.
+
+    Invariant: code of asyncio's is under way in at most one thread, and in none while `idle` is true.
+    """
 
     def __init__(self) -> None:
-        self.loop = asyncio.SelectorEventLoop(_Selector())
+        selector = _Selector()
+        selector.bridge = self
+        self.idle = False
+        self.waits = False  # the thread of the loop, for the baton
+        loop: Any = asyncio.SelectorEventLoop(selector)
+        self.loop: asyncio.SelectorEventLoop = loop
+        self.hooks = (loop._asyncgen_firstiter_hook, loop._asyncgen_finalizer_hook)
         self.thread = scheduler.spawn(self.body, daemon=True, thread_name="asyncio")
+
+    def give_baton(self) -> None:
+        """No code of asyncio's is under way in this thread any more."""
+        self.idle = True
+        if self.waits:
+            self.waits = False
+            scheduler._wake(self.thread)
+
+    def take_baton(self) -> None:
+        """In the thread of the loop: wait until no other one has it."""
+        try:
+            while not self.idle:
+                self.waits = True
+                scheduler._suspend(self)
+        finally:
+            self.waits = self.idle = False
+
+    def step(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Begin a task in this thread."""
+        loop: Any = self.loop
+        timers = len(loop._scheduled)
+        hooks = sys.get_asyncgen_hooks()
+        self.idle = False
+        sys.set_asyncgen_hooks(*self.hooks)
+        asyncio._set_running_loop(loop)
+        try:
+            task: asyncio.Task[_T] = asyncio.Task(coroutine, loop=loop, eager_start=True)  # type: ignore[call-arg]
+        finally:
+            asyncio._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+            self.give_baton()
+            if loop._ready or len(loop._scheduled) != timers:
+                loop._write_to_self()  # there is something to do for it
+        return task
 
     def body(self) -> None:
         loop = self.loop
@@ -134,6 +182,50 @@ def get_loop() -> asyncio.AbstractEventLoop:
     does not notice that there is something to do. Raises YieldFromMain outside threads.
     """
     return _get().loop
+
+
+def start_task(
+    coroutine: Coroutine[Any, Any, _T], created: Callable[[asyncio.Task[_T]], object]
+) -> asyncio.Task[_T] | None:
+    """Have asyncio run a coroutine as a task, in a copy of the calling thread's context, and do not wait for it.
+
+    coroutine: what a call of an ``async def`` function returns. created: called with the task in asyncio's thread,
+    unless this call returns it.
+
+    On CPython 3.12 and newer the task begins at once, in this thread, and this call returns it when it waits for the
+    first time or has ended. Where that cannot be, it returns None, and asyncio begins the task when it is its turn: on
+    CPython 3.11, before asyncio's loop has begun, while another thread is in the middle of a step of asyncio's, and
+    in asyncio's debug mode under the thread emulation.
+
+    Raises what ``run`` raises for the caller's mistakes. If the thread is interrupted while the task begins in it, and
+    the coroutine lets that pass, the interruption is raised here, too.
+    """
+    try:
+        if not isinstance(coroutine, Coroutine):
+            raise TypeError(f"expected a coroutine, not {type(coroutine).__name__}: {coroutine!r}")
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError("this is asyncio code: call asyncio.create_task(), which begins a task of its own loop")
+        bridge = _get()
+    except BaseException:
+        if isinstance(coroutine, Coroutine):
+            coroutine.close()
+        raise
+    loop: Any = bridge.loop
+    if _EAGER and bridge.idle and not (loop._debug and loop._thread_id != threading.get_ident()):
+        task = bridge.step(coroutine)
+        if task.done() and not task.cancelled():
+            error = task.exception()
+            if isinstance(error, Interrupted):
+                raise error
+        return task
+    loop.call_soon_threadsafe(_create, loop, coroutine, created, context=contextvars.copy_context())
+    return None
+
+
+def _create(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T], created: Callable[[asyncio.Task[_T]], object]
+) -> None:
+    created(loop.create_task(coroutine))
 
 
 class _Waiter:

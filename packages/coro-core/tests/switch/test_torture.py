@@ -49,3 +49,10 @@ def test_with_debugging_allocator_and_development_mode(slots):
 @pytest.mark.parametrize("slots", [1, 3, 64])
 def test_shutdown_at_every_suspension(slots):
     print(run("script.py", "--slots", slots))
+
+
+@pytest.mark.slow
+@pytest.mark.each_python
+@pytest.mark.parametrize("options", [(), ("--emulation", "--slots", 3), ("--debug", "--slots", 1)])
+def test_steps_of_asyncio(options):
+    print(run("asyncio_steps.py", "--seconds", 3, "--tasks", 150, "--seed", SEED, *options))

@@ -141,11 +141,10 @@ cdef extern from "_switch/slice.h":
     bint coro_main_is_traced()
     void coro_inherit_tracing()
     void coro_interp_clear(PyThreadState *)
-    void coro_interp_setup(size_t)
+    int coro_interp_setup(size_t) except -1
     void coro_interp_init(coro_interp *, PyThreadState *, PyObject *, void *, PyObject **, PyObject **)
     PyObject *coro_interp_frame_object(PyThreadState *, void *)
     void coro_interp_set_profile(PyThreadState *, void *)
-    void coro_interp_has_loop(object, object)
     void coro_interp_ctypes_errno(int *)
     PyObject *coro_interp_handled(const coro_interp *)
     int coro_interp_trace_parked(PyThreadState *, coro_interp *, void *, PyObject *, PyObject *) except -1

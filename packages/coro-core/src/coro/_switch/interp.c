@@ -37,29 +37,6 @@ enum { BYTES_PER_LEVEL = 4096, STACK_RESERVE = 256 * 1024 };
 #endif
 
 void
-coro_interp_setup(size_t stack_size)
-{
-    size_t levels = stack_size > STACK_RESERVE * 2 ? (stack_size - STACK_RESERVE) / BYTES_PER_LEVEL
-                                                   : stack_size / 2 / BYTES_PER_LEVEL;
-    int bears = levels > 1000000 ? 1000000 : (int)levels;
-    coro_interp_known.collecting = &PyInterpreterState_Get()->gc.collecting;
-    coro_interp_known.doubt = in_doubt ? &always : coro_interp_known.collecting;
-#if PY_VERSION_HEX < 0x030C0000
-    coro_interp_known.limit_3_11 = bears;
-    coro_interp_known.limit = &PyInterpreterState_Get()->ceval.recursion_limit;
-    coro_interp_known.limit_replaced_by = -1;
-#elif PY_VERSION_HEX < 0x030D0000
-    coro_interp_known.c_limit = bears < C_RECURSION_LIMIT ? bears : C_RECURSION_LIMIT;
-#elif PY_VERSION_HEX < 0x030E0000
-    coro_interp_known.c_limit = bears < Py_C_RECURSION_LIMIT ? bears : Py_C_RECURSION_LIMIT;
-#else
-    (void)bears;
-    coro_interp_known.running_loop = offsetof(_PyThreadStateImpl, asyncio_running_loop);
-    coro_interp_known.running_task = offsetof(_PyThreadStateImpl, asyncio_running_task);
-#endif
-}
-
-void
 coro_interp_doubt(void)
 {
     in_doubt = 1;
@@ -88,41 +65,208 @@ coro_interp_init(coro_interp *s, PyThreadState *ts, PyObject *context, _PyStackC
     (void)ts;
 }
 
-#if !CORO_HAS_RUNNING_LOOP
-/* Neither of asyncio's functions runs Python code. What they may fail for is memory: then the loop stays where it is,
-   or is forgotten, and asyncio says so. */
+#if CORO_HAS_RUNNING_LOOP
+#if !CORO_HAS_RUNNING_TASK
+_Static_assert(offsetof(_PyThreadStateImpl, asyncio_running_loop) == sizeof(PyThreadState), "see CORO_RUNNING_LOOP");
+#endif
+
 static PyObject *
-exchange_loop(PyObject *new_loop)
+take_loop(PyThreadState *ts, coro_interp_rare *r)
 {
-    coro_interp_facts *known = &coro_interp_known;
-    PyObject *result, *loop = PyObject_CallNoArgs(known->get_loop);
-    if (loop == Py_None) {
-        Py_CLEAR(loop);
+    PyObject *loop = CORO_RUNNING_LOOP(ts);
+    CORO_RUNNING_LOOP(ts) = NULL;
+#if CORO_HAS_RUNNING_TASK
+    r->running_task = CORO_RUNNING_TASK(ts);
+    CORO_RUNNING_TASK(ts) = NULL;
+#else
+    (void)r;
+#endif
+    return loop;
+}
+
+static void
+put_loop(PyThreadState *ts, coro_interp_rare *r)
+{
+    CORO_RUNNING_LOOP(ts) = r->running_loop;
+#if CORO_HAS_RUNNING_TASK
+    CORO_RUNNING_TASK(ts) = r->running_task;
+#endif
+}
+
+static int
+watch_loops(void)
+{
+    return 0;
+}
+#else
+static PyObject *loop_key; /* under which asyncio keeps the running loop in the thread state's dict */
+
+#if PY_VERSION_HEX < 0x030C0000
+/* What asyncio keeps there (Modules/_asynciomodule.c): a new one whenever a loop is set. asyncio has a pointer to the
+   last one elsewhere, so that it is changed in place and stays where it is. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *loop; /* None: no loop */
+    pid_t pid;
+} loop_holder;
+
+static loop_holder *
+find_holder(PyThreadState *ts)
+{
+    PyObject *found = PyDict_GetItemWithError(ts->dict, loop_key);
+    return found != NULL && Py_TYPE(found)->tp_basicsize == sizeof(loop_holder) ? (loop_holder *)found : NULL;
+}
+
+static PyObject *
+take_loop(PyThreadState *ts, coro_interp_rare *r)
+{
+    loop_holder *holder = find_holder(ts);
+    PyObject *loop;
+    coro_interp_known.dict_seen = ((PyDictObject *)ts->dict)->ma_version_tag;
+    if (holder == NULL || holder->loop == Py_None) {
+        return NULL;
     }
-    result = PyObject_CallOneArg(known->set_loop, new_loop != NULL ? new_loop : Py_None);
-    if (result == NULL || PyErr_Occurred()) {
+    loop = holder->loop;
+    holder->loop = Py_NewRef(Py_None);
+    r->loop_pid = holder->pid;
+    return loop;
+}
+
+static void
+put_loop(PyThreadState *ts, coro_interp_rare *r)
+{
+    loop_holder *holder = find_holder(ts);
+    PyObject *old = r->running_loop;
+    if (holder != NULL) {
+        old = holder->loop;
+        holder->loop = r->running_loop;
+        holder->pid = r->loop_pid;
+    }
+    coro_interp_known.dict_seen = 0;
+    Py_DECREF(old);
+}
+
+static int
+watch_loops(void)
+{
+    coro_interp_known.dict_seen = 0;
+    return 0;
+}
+#else
+static int watcher = -1;
+
+static int
+note_loop(PyDict_WatchEvent event, PyObject *dict, PyObject *key, PyObject *new_value)
+{
+    if (key == loop_key && new_value != NULL && new_value != Py_None) {
+        coro_interp_known.has_loop = 1;
+    }
+    (void)event;
+    (void)dict;
+    return 0;
+}
+
+/* asyncio's function runs no Python code. What it may fail for is memory: then the loop stays where it is, or is
+   forgotten, and asyncio says so. */
+static void
+set_loop(PyObject *loop)
+{
+    PyObject *result = PyObject_CallOneArg(coro_interp_known.set_loop, loop);
+    if (result == NULL) {
         PyErr_Clear();
     }
     Py_XDECREF(result);
-    known->has_loop = new_loop != NULL;
+}
+
+static int
+find_set_loop(void)
+{
+    PyObject *module, *function;
+    if (coro_interp_known.set_loop == NULL) {
+        module = PyDict_GetItemString(PyImport_GetModuleDict(), "_asyncio");
+        if (module == NULL || !PyModule_Check(module)) {
+            return 0;
+        }
+        function = PyDict_GetItemString(PyModule_GetDict(module), "_set_running_loop");
+        if (function == NULL || !PyCFunction_Check(function)) {
+            return 0;
+        }
+        coro_interp_known.set_loop = Py_NewRef(function);
+    }
+    return 1;
+}
+
+static PyObject *
+take_loop(PyThreadState *ts, coro_interp_rare *r)
+{
+    PyObject *loop = PyDict_GetItemWithError(ts->dict, loop_key);
+    if (loop == Py_None || loop == NULL || !find_set_loop()) {
+        loop = NULL;
+    }
+    else {
+        Py_INCREF(loop);
+        set_loop(Py_None);
+    }
+    coro_interp_known.has_loop = coro_interp_known.unwatched;
+    (void)r;
     return loop;
 }
+
+static void
+put_loop(PyThreadState *ts, coro_interp_rare *r)
+{
+    set_loop(r->running_loop); /* the watcher notes it */
+    Py_DECREF(r->running_loop);
+    (void)ts;
+}
+
+static int
+watch_loops(void)
+{
+    if (watcher < 0) {
+        watcher = PyDict_AddWatcher(note_loop);
+    }
+    if (watcher < 0 || PyDict_Watch(watcher, PyThreadState_GetDict()) < 0) {
+        PyErr_Clear(); /* others have all the watchers that there may be */
+        coro_interp_known.unwatched = 1;
+    }
+    coro_interp_known.has_loop = 1;
+    return 0;
+}
+#endif
 #endif
 
-void
-coro_interp_has_loop(PyObject *get, PyObject *set)
+int
+coro_interp_setup(size_t stack_size)
 {
-#if !CORO_HAS_RUNNING_LOOP
-    PyObject *old_get = coro_interp_known.get_loop, *old_set = coro_interp_known.set_loop;
-    coro_interp_known.get_loop = Py_NewRef(get);
-    coro_interp_known.set_loop = Py_NewRef(set);
-    coro_interp_known.has_loop = 1;
-    Py_XDECREF(old_get);
-    Py_XDECREF(old_set);
+    size_t levels = stack_size > STACK_RESERVE * 2 ? (stack_size - STACK_RESERVE) / BYTES_PER_LEVEL
+                                                   : stack_size / 2 / BYTES_PER_LEVEL;
+    int bears = levels > 1000000 ? 1000000 : (int)levels;
+    coro_interp_known.collecting = &PyInterpreterState_Get()->gc.collecting;
+    coro_interp_known.doubt = in_doubt ? &always : coro_interp_known.collecting;
+#if PY_VERSION_HEX < 0x030C0000
+    coro_interp_known.limit_3_11 = bears;
+    coro_interp_known.limit = &PyInterpreterState_Get()->ceval.recursion_limit;
+    coro_interp_known.limit_replaced_by = -1;
+#elif PY_VERSION_HEX < 0x030D0000
+    coro_interp_known.c_limit = bears < C_RECURSION_LIMIT ? bears : C_RECURSION_LIMIT;
+#elif PY_VERSION_HEX < 0x030E0000
+    coro_interp_known.c_limit = bears < Py_C_RECURSION_LIMIT ? bears : Py_C_RECURSION_LIMIT;
 #else
-    (void)get;
-    (void)set;
+    (void)bears;
+    coro_interp_known.running_loop = offsetof(_PyThreadStateImpl, asyncio_running_loop);
+    coro_interp_known.running_task = offsetof(_PyThreadStateImpl, asyncio_running_task);
 #endif
+#if !CORO_HAS_RUNNING_LOOP
+    if (loop_key == NULL) {
+        loop_key = PyUnicode_InternFromString("__asyncio_running_event_loop__");
+    }
+    if (loop_key == NULL || PyThreadState_GetDict() == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+#endif
+    return watch_loops();
 }
 
 void
@@ -167,19 +311,7 @@ coro_interp_save_rare(PyThreadState *ts, coro_interp *s)
 #endif
     ts->what_event = -1;
 #endif
-#if CORO_HAS_RUNNING_LOOP
-    {
-        PyObject **loop = coro_interp_field(ts, coro_interp_known.running_loop);
-        PyObject **task = coro_interp_field(ts, coro_interp_known.running_task);
-        r->running_loop = *loop;
-        r->running_task = *task;
-        *loop = *task = NULL;
-    }
-#else
-    if (coro_interp_known.has_loop) { /* after the exception being raised was put aside: C code is called */
-        r->running_loop = exchange_loop(NULL);
-    }
-#endif
+    r->running_loop = take_loop(ts, r); /* after the exception being raised was put aside: C code is called */
     if (r->running_loop != NULL) {
         r->firstiter = ts->async_gen_firstiter;
         r->finalizer = ts->async_gen_finalizer;
@@ -202,13 +334,7 @@ coro_interp_load_rare(PyThreadState *ts, coro_interp *s)
         *coro_interp_known.ctypes_errno = r->ctypes_errno;
     }
     if (r->running_loop != NULL) {
-#if CORO_HAS_RUNNING_LOOP
-        *coro_interp_field(ts, coro_interp_known.running_loop) = r->running_loop;
-        *coro_interp_field(ts, coro_interp_known.running_task) = r->running_task;
-#else
-        Py_XDECREF(exchange_loop(r->running_loop));
-        Py_DECREF(r->running_loop);
-#endif
+        put_loop(ts, r);
         ts->async_gen_firstiter = r->firstiter;
         ts->async_gen_finalizer = r->finalizer;
     }
@@ -256,14 +382,11 @@ coro_interp_clear(PyThreadState *ts)
     if (ts->c_profilefunc != NULL) {
         PyEval_SetProfile(NULL, NULL);
     }
-#if CORO_HAS_RUNNING_LOOP
-    Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_loop));
-    Py_CLEAR(*coro_interp_field(ts, coro_interp_known.running_task));
-#else
-    if (coro_interp_known.has_loop) {
-        Py_XDECREF(exchange_loop(NULL));
+    if (coro_interp_has_rare(ts)) {
+        coro_interp_rare rare = {0};
+        Py_XDECREF(take_loop(ts, &rare));
+        Py_XDECREF(rare.running_task);
     }
-#endif
     if (*coro_interp_known.ctypes_errno != 0) {
         *coro_interp_known.ctypes_errno = 0;
     }

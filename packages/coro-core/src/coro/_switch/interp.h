@@ -26,17 +26,19 @@
      the exception being raised     normally NULL wherever C code may be called; handed over all the same
      trash list / delete_later      objects whose deallocation the thread has postponed (reference count 0: never
                                     visited, never counted, only carried)
-     asyncio_running_loop, _task (3.14+)  asyncio.run() in one thread is invisible in another. Up to 3.13 asyncio keeps
-                                    the loop per OS thread in its own module. The emulation hands over its functions
-                                    that get and set it, and says when a thread has one; they are called at switches
-                                    of such threads only. The running task is kept per loop there
+     asyncio_running_loop, _task (3.13+, 3.14+)  asyncio.run() in one thread is invisible in another. 3.11 and 3.12 keep
+                                    the loop in `dict`: a change of that dictionary is what tells of one. A switch of
+                                    any other thread pays for one look at the version of the dictionary (3.11), or at
+                                    a flag that is set by a watcher of it (3.12). Up to 3.13 the running task is kept
+                                    per loop
      errno of ctypes                what ctypes keeps of errno, in an object of its own in `dict`. The emulation says
                                     where; nobody else pays more than a look at a zero
      async_gen_firstiter, async_gen_finalizer (while a loop is running)   hooks of that loop: of two loops that overlap,
                                     each would else put back those of the other
    Left alone, with the reason:
      datastack_cached_chunk         a spare for whoever runs next
-     dict, threading_local_key, threading_local_sentinel, id, thread_id, native_thread_id   per OS thread by definition
+     dict (but for asyncio's loop), threading_local_key, threading_local_sentinel, id, thread_id,
+     native_thread_id               per OS thread by definition
      gilstate_counter, ensure (3.15)   plain counters; nested Ensure/Release pairs of several threads still balance
      async_exc, eval_breaker, interp, prev, next, state, holds_gil, gil_requested, _status, _whence   the OS thread's
      critical_section               always 0 with the GIL; free-threaded builds are refused below
@@ -81,7 +83,8 @@
 #define CORO_HAS_STACK_LIMITS (PY_VERSION_HEX >= 0x030E0000)
 #define CORO_HAS_LOCAL_RAISE (PY_VERSION_HEX >= 0x030F0000) /* exceptions are looked up in the code's monitoring data */
 #define CORO_HAS_TRASH_NESTING (PY_VERSION_HEX < 0x030D0000)
-#define CORO_HAS_RUNNING_LOOP (PY_VERSION_HEX >= 0x030E0000) /* the thread state knows asyncio's */
+#define CORO_HAS_RUNNING_LOOP (PY_VERSION_HEX >= 0x030D0000) /* the thread state knows asyncio's loop */
+#define CORO_HAS_RUNNING_TASK (PY_VERSION_HEX >= 0x030E0000) /* and the task */
 
 struct _PyInterpreterFrame;
 
@@ -96,6 +99,7 @@ typedef struct {
 #endif
     PyObject *delete_later;
     PyObject *running_loop, *running_task;
+    int loop_pid;                    /* the process where the loop was set, 3.11 only */
     PyObject *firstiter, *finalizer; /* asyncio's hooks for asynchronous generators; only with a running loop */
     int ctypes_errno;
 } coro_interp_rare;
@@ -136,12 +140,15 @@ typedef struct {
     int *collecting;           /* non-zero while the cyclic collector runs */
     int *doubt;                /* non-zero when a switch may have to be refused: the same, or a constant from the time
                                   on when there is more to look at than the collector (obstacle.h) */
-    size_t running_loop;       /* offset of asyncio_running_loop in the thread state, 0 where there is none */
+    size_t running_loop;       /* offset of asyncio_running_loop in the thread state, 3.14+ */
     size_t running_task;
     int *ctypes_errno;         /* what ctypes.get_errno() returns in the loop's OS thread; never NULL */
-#if !CORO_HAS_RUNNING_LOOP
-    PyObject *get_loop, *set_loop; /* functions of asyncio's, or NULL */
+#if PY_VERSION_HEX < 0x030C0000
+    uint64_t dict_seen;        /* version of the thread state's dict when it had no running loop; 0: it has one */
+#elif !CORO_HAS_RUNNING_LOOP
+    PyObject *set_loop;        /* asyncio's function that sets the running loop, NULL until one was found */
     int has_loop;              /* the thread that runs may have a running loop */
+    int unwatched;             /* nothing tells that it has: look at every switch */
 #endif
     int limit_3_11;            /* recursion limit that a slot bears, 3.11 only */
     int *limit;                /* the interpreter's own (sys.setrecursionlimit), 3.11 only */
@@ -155,8 +162,9 @@ typedef struct {
 
 extern coro_interp_facts coro_interp_known;
 
-/* Fill coro_interp_known; `stack_size` is the size of a slot in bytes. Call with the GIL held. */
-void coro_interp_setup(size_t stack_size);
+/* Fill coro_interp_known; `stack_size` is the size of a slot in bytes. Call with the GIL held, in the OS thread of the
+   loop. Returns -1 with an exception set when memory ran out. */
+int coro_interp_setup(size_t stack_size);
 
 /* From now on there is more to look at before a switch than the collector. */
 void coro_interp_doubt(void);
@@ -177,10 +185,6 @@ void coro_interp_clear(PyThreadState *ts);
 /* 3.11: profile the running code, main and every thread with a function that looks at no object of its own. NULL: no
    more. Later versions have sys.monitoring, which is not switched, and nothing is done here. */
 void coro_interp_set_profile(PyThreadState *ts, void *function);
-
-/* Up to 3.13: what gets and sets the loop of asyncio that runs in the OS thread. The running thread may have one from
-   now on. On later versions nothing is done here. */
-void coro_interp_has_loop(PyObject *get, PyObject *set);
 
 /* Where ctypes keeps errno of the OS thread of the loop; NULL: nowhere. The memory is never given back. */
 void coro_interp_ctypes_errno(int *where);
@@ -272,6 +276,13 @@ coro_interp_field(PyThreadState *ts, size_t offset)
     return (PyObject **)((char *)ts + offset);
 }
 
+#if PY_VERSION_HEX >= 0x030E0000
+#define CORO_RUNNING_LOOP(ts) (*coro_interp_field(ts, coro_interp_known.running_loop))
+#define CORO_RUNNING_TASK(ts) (*coro_interp_field(ts, coro_interp_known.running_task))
+#elif CORO_HAS_RUNNING_LOOP
+#define CORO_RUNNING_LOOP(ts) (*coro_interp_field(ts, sizeof(PyThreadState))) /* as interp.c asserts */
+#endif
+
 static inline int
 coro_interp_has_rare(PyThreadState *ts)
 {
@@ -286,10 +297,12 @@ coro_interp_has_rare(PyThreadState *ts)
     any |= (uintptr_t)ts->delete_later;
 #endif
 #endif
-#if PY_VERSION_HEX >= 0x030E0000
-    any |= (uintptr_t)*coro_interp_field(ts, coro_interp_known.running_loop);
-#else
+#if CORO_HAS_RUNNING_LOOP
+    any |= (uintptr_t)CORO_RUNNING_LOOP(ts);
+#elif PY_VERSION_HEX >= 0x030C0000
     any |= (uintptr_t)coro_interp_known.has_loop;
+#else
+    any |= (uintptr_t)(((PyDictObject *)ts->dict)->ma_version_tag ^ coro_interp_known.dict_seen);
 #endif
     any |= (uintptr_t)*coro_interp_known.ctypes_errno;
     return __builtin_expect(any != 0, 0);
@@ -351,15 +364,16 @@ coro_interp_load(PyThreadState *ts, coro_interp *s, int slot)
     {
         coro_interp_facts *known = &coro_interp_known;
         int limit = *known->limit;
-        if (limit == known->limit_replaced_by) {
-            limit = known->limit_replaced; /* nobody has set another one since */
+        if (!slot) {
+            if (limit == known->limit_replaced_by) {
+                *known->limit = limit = known->limit_replaced; /* nobody has set another one since */
+            }
+            known->limit_replaced_by = -1;
         }
-        known->limit_replaced_by = -1;
-        if (slot && limit > known->limit_3_11) {
+        else if (limit > known->limit_3_11) {
             known->limit_replaced = limit;
-            known->limit_replaced_by = limit = known->limit_3_11;
+            *known->limit = known->limit_replaced_by = limit = known->limit_3_11;
         }
-        *known->limit = limit;
         ts->recursion_limit = limit;
         ts->recursion_remaining = limit - s->used;
     }

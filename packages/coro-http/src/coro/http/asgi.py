@@ -9,8 +9,8 @@ the answer is sent in one call, and asyncio's loop has not run at all. What does
 the connection's thread moves the bytes: it reads the body when it is asked for, sends what the application has sent,
 and notices that the client leaves.
 
-While the application runs nothing may switch threads, because asyncio's running loop belongs to the whole OS thread. So
-`receive` and `send` never touch the network: they pass messages to the connection's thread.
+Code of asyncio's takes for granted that nothing else of its loop runs between two `await`, so `receive` and `send`
+never touch the network: they pass messages to the connection's thread.
 
 Cost: about 5 us a request besides the application and the server; about 60 us more when the application waits.
 """
@@ -18,8 +18,6 @@ Cost: about 5 us a request besides the application and the server; about 60 us m
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
@@ -42,7 +40,6 @@ _App = Callable[[dict[str, Any], Callable[[], Awaitable[_Message]], Callable[[_M
 HIGH_WATER = 65536
 #: Seconds for the application to start and to end.
 LIFESPAN_TIMEOUT = 60.0
-_EAGER = sys.version_info >= (3, 12)
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 _EMPTY_REQUEST = {"type": "http.request", "body": b"", "more_body": False}
 
@@ -62,26 +59,18 @@ class _Running:
 
     def begin(self, coroutine: Any) -> bool:
         """Begin the task. Returns whether it has ended."""
-        loop = self.loop
-        if not _EAGER or not loop.is_running():
-            loop.call_soon_threadsafe(self._create, coroutine, contextvars.copy_context())
+        task = asyncio_bridge.start_task(coroutine, self._created)
+        if task is None:
             return False
-        before = len(loop._scheduled)
-        asyncio._set_running_loop(loop)
-        try:
-            self.task = task = asyncio.Task(coroutine, loop=loop, eager_start=True)  # type: ignore[call-arg]
-        finally:
-            asyncio._set_running_loop(None)
-        done = task.done()
-        if not done:
-            task.add_done_callback(self.wake)
-        if not done or loop._ready or len(loop._scheduled) != before:
-            loop._write_to_self()  # there is something to do for it
-        return done
+        self.task = task
+        if task.done():
+            return True
+        task.add_done_callback(self.wake)
+        return False
 
-    def _create(self, coroutine: Any, context: contextvars.Context) -> None:
-        self.task = self.loop.create_task(coroutine, context=context)
-        self.task.add_done_callback(self.wake)
+    def _created(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        task.add_done_callback(self.wake)
 
     def wake(self, task: object = None) -> None:
         """Something has changed for the thread that waits."""

@@ -116,11 +116,6 @@ cdef void set_profiler(profile_hook hook, void *tracer) noexcept:
     coro_interp_set_profile(PyThreadState_Get(), tracer)
 
 
-def _has_asyncio_loop(get, set):
-    """The calling thread has a running loop of asyncio's: the functions that get and set the one of the OS thread."""
-    coro_interp_has_loop(get, set)
-
-
 def _handled_exception(coro t):
     """The exception that a parked thread handles, or None."""
     cdef PyObject *found
