@@ -170,8 +170,9 @@ class WrongThreadError(Exception):
 
 
 class NoSwitchError(Exception):
-    """A call that waits was made where the thread must not be suspended: inside ``coro.no_switch()``, or in a finaliser
-    or callback that the cyclic garbage collector runs."""
+    """A call that waits was made where the thread must not be suspended: inside ``coro.no_switch()``, in a finaliser
+    or callback that the cyclic garbage collector runs, in a greenlet other than the main one, or in Python code that a
+    call into a pybind11 module runs."""
 
 
 class LoopError(Exception):

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from coro import optional
 from coro._clock import ticks
 from coro._introspection import failures, reports
-from coro._runtime import escalation, scheduler
+from coro._runtime import escalation, others, scheduler
 from coro._runtime.arguments import number_of_seconds
 from coro._runtime.output import print_stderr, write_stderr
 from coro.exceptions import Interrupted, Shutdown
@@ -114,6 +114,7 @@ def _run_loop(timeout: float, thread: Any, signals: _Signals | None) -> tuple[st
     if scheduler.coro_is_running():
         scheduler._loop(timeout)  # raises what is wrong with that
     _one_has_run = True
+    others.look_at_loaded()
     ticks.update_time_relation()
     gc.callbacks.append(scheduler._note_collection)
     if signals is not None:

@@ -62,6 +62,7 @@ cdef extern from "Python.h":
         pass
     PyThreadState *PyThreadState_Get()
     PyObject *PyThreadState_GetDict()
+    PyObject *PyInterpreterState_GetDict(void *)
     void PyErr_SetHandledException(PyObject *)
     PyThreadState *PyThreadState_Next(PyThreadState *)
     void *PyInterpreterState_Get()
@@ -124,6 +125,7 @@ cdef extern from "_switch/signal_text.h":
         int running
         unsigned long long number
         PyObject *name
+        const void *slot
         int frames_known
     ctypedef void (*coro_look)(coro_who *) noexcept nogil
 
@@ -150,6 +152,7 @@ cdef extern from "_switch/slice.h":
     int coro_interp_trace_parked(PyThreadState *, coro_interp *, void *, PyObject *, PyObject *) except -1
     ctypedef struct coro_interp_facts:
         int *collecting
+        int *doubt
     coro_interp_facts coro_interp_known
     void *coro_datastack_root(const void *, PyObject ***, PyObject ***)
     void coro_datastack_release(void *, void *)
@@ -173,11 +176,19 @@ cdef extern from "_switch/slice.h":
     int CORO_STACK_COMPRESS
     int CORO_SMALLEST_STACK
 
+cdef extern from "_switch/obstacle.h":
+    int CORO_GREENLET, CORO_PYBIND11
+    void coro_obstacle_greenlet(void **)
+    void coro_obstacle_loop()
+    int coro_obstacle_pybind11(object, object) except -1
+    int coro_obstacle_now(const char *, PyObject **)
+
 cdef extern from "_switch/guard.h":
     void coro_guard_enter(coro_look)
     void coro_guard_leave()
 
 cdef extern from "_runtime/watchdog.h":
+    int coro_watchdog_asleep
     void coro_watchdog_init(const uint64_t *, const uint64_t *, coro_look)
     int coro_watchdog_set(double, int, int)
     void coro_watchdog_enter(PyThreadState *)
@@ -188,7 +199,6 @@ cdef extern from "_runtime/timers.h":
     ctypedef struct coro_timer_entry:
         int64_t when
         coro_timer *timer
-    int coro_watchdog_asleep
     ctypedef struct coro_timer_heap:
         coro_timer_entry *entries
         size_t count

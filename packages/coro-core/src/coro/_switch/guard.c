@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "_switch/obstacle.h"
 #include "_switch/slots.h"
 
 enum { ALTERNATE = 64 * 1024 };
@@ -24,8 +25,9 @@ static void
 on_fault(int signum, siginfo_t *info, void *context)
 {
     struct sigaction *before = signum == SIGSEGV ? &before_segv : &before_bus;
+    const coro_slot *hit = coro_slots_guard_hit(info->si_addr);
     (void)context;
-    if (coro_slots_guard_hit(info->si_addr) != NULL) {
+    if (hit != NULL) {
         coro_text text;
         coro_who who;
         memset(&who, 0, sizeof(who));
@@ -33,10 +35,21 @@ on_fault(int signum, siginfo_t *info, void *context)
         coro_text_begin(&text, STDERR_FILENO);
         coro_text_add(&text, "Fatal error: coro ");
         coro_text_thread(&text, &who);
-        coro_text_add(&text, " overflowed its stack slot of ");
-        coro_text_number(&text, (unsigned long long)coro_slot_size);
-        coro_text_add(&text, " bytes; lower sys.setrecursionlimit() or enlarge the slots with coro.set_stack_slots()\n"
-                             "Current thread (most recent call first):\n");
+        if (hit == who.slot) {
+            coro_text_add(&text, " overflowed its stack slot of ");
+            coro_text_number(&text, (unsigned long long)coro_slot_size);
+            coro_text_add(&text, " bytes; lower sys.setrecursionlimit() or enlarge the slots with "
+                                 "coro.set_stack_slots()\n");
+        } else {
+            /* It did not get there step by step. */
+            coro_text_add(&text, " reached beyond the stack of another thread: C code went astray, or exchanges stacks "
+                                 "by itself\n");
+        }
+        if (coro_obstacle_has_greenlet()) {
+            coro_text_add(&text, "greenlet is loaded. A greenlet must be used only in the coro thread in which it was "
+                                 "first switched to; otherwise use coro.in_thread()\n");
+        }
+        coro_text_add(&text, "Current thread (most recent call first):\n");
         coro_text_flush(&text);
         coro_interp_dump(STDERR_FILENO, dump_state);
     }

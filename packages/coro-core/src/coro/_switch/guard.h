@@ -1,4 +1,5 @@
-/* What happens when a thread's stack runs into the guard zone of its slot: a dump that names the thread, then the
+/* What happens when a thread's stack runs into the guard zone of its slot, or a thread touches that of another slot,
+   as code that copies stacks may: a dump that names the thread, then the
    signal's earlier action (faulthandler's, if it is enabled, else death by SIGSEGV). Never silent corruption.
 
    The handler needs a stack of its own, because the ordinary one has just overflowed. Such an alternate stack belongs

@@ -27,6 +27,7 @@ typedef struct {
     int running;               /* a thread runs, not main */
     unsigned long long number; /* its id */
     PyObject *name;            /* borrowed; a str, or NULL where there is none */
+    const void *slot;          /* where its stack is */
     int frames_known;          /* the thread state describes what runs, so its frames can be walked */
 } coro_who;
 

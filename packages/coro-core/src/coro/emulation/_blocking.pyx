@@ -364,10 +364,14 @@ cdef int suspend_once(coro me, int kind, object what, bint os_thread=False) exce
 
 def sleep_thread(double seconds):
     """Suspend the calling coro thread for that many seconds (0: let all others run)."""
-    cdef coro me = running_thread()
+    cdef coro me
     cdef Limit limit
+    me = running_thread()
     if seconds <= 0:
-        scheduler.yield_slice()
+        try:
+            scheduler.yield_slice()
+        except NoSwitchError:
+            pass                       # nothing is waited for
         return
     limit = limit_of(me, seconds)
     try:

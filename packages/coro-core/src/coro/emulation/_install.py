@@ -23,6 +23,7 @@ from coro._runtime import scheduler
 from coro.emulation import _blockers, _blocking, _children, _fresh, _instances, _offloaded, _originals
 from coro.emulation._modules import (
     buffered,
+    extensions,
     file_locks,
     files,
     foreign,
@@ -49,7 +50,7 @@ __all__ = ["install", "is_installed", "uninstall"]
 
 _ROOMS = (
     *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, file_locks, subprocess),
-    *(multiprocessing, imports, interpreters, foreign, sqlite, libraries, signal, _children),
+    *(multiprocessing, imports, extensions, interpreters, foreign, sqlite, libraries, signal, _children),
 )
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
 _OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")

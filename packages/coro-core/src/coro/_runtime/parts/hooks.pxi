@@ -70,6 +70,23 @@ def _notify():
         pass
 
 
+def _interpreter_dict():
+    """Where C modules keep what they share in this interpreter."""
+    cdef PyObject *found = PyInterpreterState_GetDict(PyInterpreterState_Get())
+    return {} if found == NULL else <object>found
+
+
+def _watch_greenlets(capsule):
+    """greenlet was imported: no thread is suspended in a greenlet. `capsule`: its C interface."""
+    coro_obstacle_greenlet(<void **>PyCapsule_GetPointer(capsule, "greenlet._C_API"))
+
+
+def _watch_pybind11(function, module):
+    """If it is a function of pybind11's, no thread is suspended in a call of it, or of another one of the same shared
+    library. `module`: the name to report. Says whether it is."""
+    return coro_obstacle_pybind11(function, module) != 0
+
+
 def _set_poll_hook(hook):
     """Have main call ``hook(wait)`` wherever it would poll the kernel for at most ``wait`` ns (0: only look). The hook
     calls _poll_kernel() itself, waits for other things as it likes, and must not raise. None: as usual."""
@@ -81,6 +98,12 @@ def _poll_kernel(int64_t wait):
     """For the poll hook: poll for at most ``wait`` ns and wake whom it concerns. Says whether anything can run now."""
     the_poller.poll(wait)
     return bool(anything_to_run())
+
+
+def _note_sleep(bint asleep):
+    """For the poll hook: something sleeps in the poller's place, from now on or no longer."""
+    global coro_watchdog_asleep
+    coro_watchdog_asleep = asleep
 
 
 def _begin_watch():
@@ -100,12 +123,6 @@ def _idle_facts():
     and handlers that something may come from, jobs in worker OS threads, OS threads besides the loop's and our workers,
     switches so far, is the loop ending)."""
     cdef object following = None
-def _note_sleep(bint asleep):
-    """For the poll hook: something sleeps in the poller's place, from now on or no longer."""
-    global coro_watchdog_asleep
-    coro_watchdog_asleep = asleep
-
-
     cdef int64_t when = 0
     cdef Py_ssize_t count = -1 - n_own_os_threads
     cdef PyThreadState *ts = PyInterpreterState_ThreadHead(PyInterpreterState_Get())

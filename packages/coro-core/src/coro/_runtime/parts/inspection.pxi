@@ -67,6 +67,7 @@ cdef void who_runs(coro_who *who) noexcept nogil:
     who.frames_known = running != NULL or not coro_main_away
     if running != NULL:
         who.number = (<coro>running).number
+        who.slot = (<coro>running).stack.slot
         who.name = coro_known_name(<PyObject *>(<coro>running).label, <PyObject *>(<coro>running).function)
 
 

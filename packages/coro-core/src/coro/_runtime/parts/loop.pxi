@@ -148,6 +148,7 @@ def _loop(double longest, thread=None):
     coro_interp_setup(coro_slot_size)
     coro_datastack_setup()
     coro_guard_enter(who_runs)
+    coro_obstacle_loop()
     any_ran = True
     drain_budget = coro_from_seconds(ticker, 0.010)
     short_job = coro_from_seconds(ticker, 0.020)

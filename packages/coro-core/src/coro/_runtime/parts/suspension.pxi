@@ -34,12 +34,30 @@ cdef coro refuse_switch(PyThreadState *ts):
     if coro_interp_known.collecting[0] and (collecting_in == 0 or collecting_in == PyThread_get_thread_ident()):
         raise NoSwitchError("a blocking operation was tried by a finaliser or callback that the cyclic garbage "
                             "collector runs; spawn a thread for it instead")
+    if coro_interp_known.doubt != coro_interp_known.collecting:
+        look_at_others(me)
     return me
+
+
+cdef int look_at_others(coro me) except -1:
+    """Raise if a switch would tear what another library keeps for the OS thread."""
+    cdef PyObject *module = NULL
+    cdef int obstacle = coro_obstacle_now(me.stack.slot.top, &module)
+    if obstacle == CORO_GREENLET:
+        raise NoSwitchError("a blocking operation was tried in a greenlet; greenlet knows OS threads only, and would mix "
+                            "up the greenlets of two threads of the loop. Wait in the main greenlet, or run the "
+                            "function that uses greenlets in an OS thread: coro.in_thread(function, ...)")
+    if obstacle == CORO_PYBIND11:
+        raise NoSwitchError(f"a blocking operation was tried in Python code that C++ code of {<object>module} calls; "
+                            "pybind11 knows OS threads only, and would abort the process if another thread of the loop "
+                            "ran meanwhile. Call that function of the module in an OS thread: "
+                            "coro.in_thread(function, ...)")
+    return 0
 
 
 cdef PyObject *running_borrowed() except NULL:
     if likely(running != NULL and coro_os_thread() == loop_os_thread and not (<coro>running).no_switch_depth
-              and not coro_interp_known.collecting[0]):
+              and not coro_interp_known.doubt[0]):
         return running
     refuse_switch(PyThreadState_Get())
     return running

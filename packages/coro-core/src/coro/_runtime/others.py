@@ -1,0 +1,65 @@
+"""Libraries that keep account of the stack of each OS thread, and therefore forbid switches: greenlet and pybind11.
+
+`_switch/obstacle.h` says why, and how it is seen at a wait. The scheduler has to be told that they are there. Modules
+that are loaded when a loop begins are looked at then; the emulation, which sees imports, tells of later ones.
+
+Cost: two look-ups per loop. If something in the process was made with pybind11, the names of all C modules are looked
+through for its functions: a few milliseconds for one with thousands of them. One function of each shared library would
+be enough, but some modules have functions from several.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from collections.abc import Iterable
+from importlib.machinery import ExtensionFileLoader
+from typing import Any
+
+from coro._runtime import scheduler
+
+__all__ = ["look_at", "look_at_loaded"]
+
+_METHODS = (staticmethod, classmethod)
+
+
+def _uses_pybind11() -> bool:
+    """Has anything in this process been made with pybind11? It keeps what its modules share in one of two places."""
+    places: Iterable[Iterable[Any]] = (vars(builtins), scheduler._interpreter_dict())
+    return any("pybind11_internals" in str(name) for place in places for name in list(place))
+
+
+def _look_at_functions(names: dict[str, Any], module: str, seen: set[int]) -> None:
+    for value in list(names.values()):
+        if isinstance(value, _METHODS):
+            value = value.__func__
+        elif isinstance(value, property):
+            value = value.fget
+        if isinstance(value, type | types.ModuleType):
+            own = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+            # A module has its parts: submodules, and classes that name it as theirs.
+            if id(value) not in seen and isinstance(own, str) and (own + ".").startswith(module + "."):
+                seen.add(id(value))
+                _look_at_functions(dict(vars(value)), module, seen)
+        elif value is not None:
+            scheduler._watch_pybind11(value, module)
+
+
+def look_at(module: types.ModuleType) -> None:
+    """A C module was loaded."""
+    name = module.__name__
+    if name == "greenlet._greenlet":
+        scheduler._watch_greenlets(vars(module)["_C_API"])
+    elif _uses_pybind11():
+        _look_at_functions(dict(vars(module)), name, {id(module)})
+
+
+def look_at_loaded() -> None:
+    """Look at all C modules there are."""
+    if "greenlet._greenlet" in sys.modules:
+        look_at(sys.modules["greenlet._greenlet"])
+    if _uses_pybind11():
+        for module in list(sys.modules.values()):
+            if isinstance(getattr(getattr(module, "__spec__", None), "loader", None), ExtensionFileLoader):
+                look_at(module)
