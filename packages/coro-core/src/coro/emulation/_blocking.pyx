@@ -598,15 +598,14 @@ cdef object MINUS_ONE = -1
 @cython.final
 @cython.freelist(32)
 cdef class Lock(Guard):
-    """A lock for coro threads and OS threads: not re-entrant, owned by nobody, as ``threading.Lock``."""
+    """Lock()\n--\n\n\
+    A lock for coro threads and OS threads: not re-entrant, owned by nobody, as ``threading.Lock``."""
 
     def __init__(self):
         pass
 
-    def acquire(self, blocking=True, timeout=MINUS_ONE):
-        """acquire(blocking=True, timeout=-1) -> bool
-
-        Lock the lock; see threading.Lock.acquire. Suspends only the calling coro thread."""
+    def acquire(self, blocking=True, timeout=-1):
+        """Lock the lock; see threading.Lock.acquire. Suspends only the calling coro thread."""
         cdef double seconds = -1
         if blocking is not True or timeout is not MINUS_ONE:
             seconds = checked_timeout(blocking, timeout)
@@ -632,7 +631,7 @@ cdef class Lock(Guard):
         """Is the lock locked?"""
         return self.taken
 
-    def acquire_lock(self, blocking=True, timeout=MINUS_ONE):
+    def acquire_lock(self, blocking=True, timeout=-1):
         """An obsolete synonym of acquire()."""
         return self.acquire(blocking, timeout)
 
@@ -669,7 +668,7 @@ cdef class Sentinel(Guard):
     the belief that nobody has it then (`threading` of Python 3.11 and 3.12 asserts that): so release() opens the lock
     for all who wait instead of handing it to one of them."""
 
-    def acquire(self, blocking=True, timeout=MINUS_ONE):
+    def acquire(self, blocking=True, timeout=-1):
         """See threading.Lock.acquire."""
         cdef double seconds = checked_timeout(blocking, timeout)
         cdef double deadline = 0
@@ -719,10 +718,8 @@ cdef class RLock(Guard):
         # Arguments are accepted, and warned of by threading.RLock, where the standard library does the same.
         pass
 
-    def acquire(self, blocking=True, timeout=MINUS_ONE):
-        """acquire(blocking=True, timeout=-1) -> bool
-
-        Lock the lock, or count one up where the caller owns it; see threading.RLock.acquire."""
+    def acquire(self, blocking=True, timeout=-1):
+        """Lock the lock, or count one up where the caller owns it; see threading.RLock.acquire."""
         cdef double seconds = -1
         cdef unsigned long long me
         if blocking is not True or timeout is not MINUS_ONE:

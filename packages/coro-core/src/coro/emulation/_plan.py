@@ -47,12 +47,14 @@ class Plan:
     def replace(self, owner: Any, name: str, new: Any) -> None:
         """Have `owner.name` become `new`; an owner without that attribute is left alone if it is a module. A function
         says from then on that it is what it stands for: pickle writes that down, and another process, or another
-        interpreter, that reads it has its own."""
+        interpreter, that reads it has its own. Its signature is that of the original."""
         if isinstance(owner, types.ModuleType) and isinstance(new, types.FunctionType | types.BuiltinFunctionType):
             if str(new.__module__).startswith("coro.emulation."):
                 new.__module__ = owner.__name__
                 if isinstance(new, types.FunctionType):
                     new.__name__ = new.__qualname__ = name
+                    if hasattr(owner, name):
+                        vars(new).setdefault("__wrapped__", getattr(owner, name))
         self.wanted.append((owner, name, new))
 
     def replace_in_each(self, module: str, name: str, make: Callable[[types.ModuleType], Any]) -> None:

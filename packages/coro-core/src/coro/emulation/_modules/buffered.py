@@ -57,6 +57,7 @@ def _guarded(name: str, base: Any) -> Callable[..., Any]:
     call.__name__ = name
     call.__qualname__ = f"{base.__name__}.{name}"
     call.__doc__ = method.__doc__
+    call.__wrapped__ = method  # type: ignore[attr-defined]
     return call
 
 
@@ -101,6 +102,7 @@ def _pair_method(name: str, lock: str) -> Any:
 
     call.__name__ = name
     call.__doc__ = method.__doc__
+    call.__wrapped__ = method  # type: ignore[attr-defined]
     return call
 
 
@@ -119,6 +121,15 @@ class Name(abc.ABCMeta):
         if native is not None and all(type(raw) in (_FileIO, io.BytesIO, int) for raw in raws):
             return native(*args, **kwargs)
         return super().__call__(*args, **kwargs)
+
+    @property
+    def __signature__(cls) -> Any:
+        native: Any = cls.__dict__.get("_native")
+        if native is None:
+            raise AttributeError("__signature__")
+        import inspect
+
+        return inspect.signature(native)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         native: Any = cls.__dict__.get("_native")
