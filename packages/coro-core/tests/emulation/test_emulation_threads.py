@@ -706,3 +706,46 @@ def test_the_end_waits_for_threads_that_are_hidden():
             threading.enumerate = lambda: [thread for thread in enumerate_all() if thread is not hidden]
             print("main has ended")
     """) == ["main has ended", "the hidden one has ended"]
+
+
+def test_a_thread_gives_way_at_the_first_call_after_its_time():
+    assert emulated("""
+        import os, queue, select, socket, threading, time
+
+        def main():
+            runs, over, lock, event, line = [0], threading.Event(), threading.RLock(), threading.Event(), queue.Queue()
+            one, other = socket.socketpair()
+
+            def run():
+                while not over.is_set():
+                    runs[0] += 1
+                    time.sleep(0)
+
+            calls = {
+                "lock": lambda: threading.Lock().acquire() and lock.acquire() and lock.release(),
+                "a lock that is taken": lambda: taken.acquire(False),
+                "event": event.is_set,
+                "send": lambda: one.send(b"x"),
+                "recv": lambda: other.recv(1),
+                "select": lambda: select.select([], [one], [], 0),
+                "queue": lambda: line.put(1),
+                "poll": lambda: select.poll().poll(0),
+            }
+            taken = threading.Lock()
+            taken.acquire()
+            thread = threading.Thread(target=run)
+            thread.start()
+            time.sleep(0)
+            for _ in range(3):
+                for name, call in calls.items():
+                    before, end = runs[0], time.perf_counter() + 0.006
+                    while time.perf_counter() < end:
+                        pass
+                    call()
+                    if runs[0] == before:
+                        print(name)
+            over.set()
+            thread.join()
+            one.close()
+            other.close()
+    """) == ["event"] * 3  # is_set() is a look at a variable, in Python

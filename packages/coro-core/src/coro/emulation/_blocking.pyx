@@ -18,7 +18,8 @@ raised.
 
 Programs for OS threads rely on being preempted: one that asks again and again whether something has happened would
 never let it happen here. So whoever has held the CPU for 5 ms gives way at the next emulated call that succeeds, or
-fails, without waiting; the clock is looked at once in 16 such calls.
+fails, without waiting. Each such call reads the clock. A thread does not give way where it could not wait either:
+inside a greenlet, or in a function that a call into a pybind11 module runs (`_switch/obstacle.h`).
 
 Cost: an uncontended acquire and release are about as fast as the standard library's; a contended one costs a waiter
 object of about 80 bytes and two switches; a wait with a time limit one timer more. A line has a deque only if a second
@@ -47,9 +48,10 @@ from coro._runtime.abi cimport require_abi
 from coro._net.posix cimport MSG_DONTWAIT, MSG_TRUNC, POLLIN, POLLOUT, POLLPRI, coro_poll_one
 from coro._poll.descriptors cimport (FD_EXCEPT_READY, FD_READ_READY, FD_WRITE_READY, FdPoller, fd_lookup, fd_poller,
                                      fd_state)
-from coro._runtime.scheduler cimport (WAIT_OBJECT, WAIT_SLEEP, TimerTarget, coro, count_io, running_thread,
-                                      give_way, suspend, suspend_outside, timer_add, timer_cancel, wake)
-from coro._clock.ticks cimport from_ns, now as ticks_now
+from coro._runtime.scheduler cimport (WAIT_OBJECT, WAIT_SLEEP, TimerTarget, coro, count_io, current_or_none,
+                                      give_way, running_thread, slice_beginning, suspend, suspend_outside, timer_add,
+                                      timer_cancel, wake)
+from coro._clock.ticks cimport clock, coro_clock, coro_now, from_ns, now as ticks_now
 
 import _imp
 import _thread
@@ -112,7 +114,6 @@ coro_count_forks()
 cdef int _EAGAIN = _errno.EAGAIN
 cdef object wait_many = None           # what the modules built on this one do for it, see hand_over()
 cdef object make_open = None
-cdef object current_thread = scheduler.current
 cdef object count_os_threads = _thread._count
 cdef double TIMEOUT_MAX = _thread.TIMEOUT_MAX
 cdef unsigned long main_ident = PyThread_get_thread_ident()   # of the OS thread that the program began in
@@ -124,8 +125,7 @@ cdef object signal_calls = deque()     # (handler, signum): what it has to call 
 
 cdef inline object here():
     """The coro thread that runs, or None in an OS thread without a loop and in the loop itself."""
-    thread = current_thread()
-    return thread if type(thread) is coro else None
+    return current_or_none()
 
 
 cdef coro blockable():
@@ -141,9 +141,9 @@ cdef coro blockable():
 
 
 cdef unsigned long long ident_here() noexcept:
-    thread = current_thread()
-    if type(thread) is coro:
-        return (<coro>thread).number if (<coro>thread).number != main_number else main_ident
+    cdef coro thread = current_or_none()
+    if thread is not None:
+        return thread.number if thread.number != main_number else main_ident
     return PyThread_get_thread_ident()
 
 
@@ -199,51 +199,45 @@ def get_main():
 
 # -- Giving way ----------------------------------------------------------------------------------------
 
-cdef enum:
-    CALLS_BETWEEN_LOOKS = 16
-
-cdef int calls_left = CALLS_BETWEEN_LOOKS
-cdef uint64_number slice_of = 0        # the thread that was seen last, and since when
-cdef int64_t slice_began = 0
+cdef coro_clock *ticker = clock()
+cdef const int64_t *slice_began = slice_beginning()
 cdef int64_t longest_slice = from_ns(5000000)      # what sys.getswitchinterval() says
+cdef int64_t look_at = 0               # the tick from which on a slice may be over, never later than the running one's
 
 
-cdef int look_at_clock() except -1:
-    global calls_left, slice_of, slice_began
-    cdef coro me
-    cdef int64_t now = ticks_now()
-    thread = current_thread()
-    calls_left = CALLS_BETWEEN_LOOKS
-    if type(thread) is not coro:
+cdef int end_slice_if_over(int64_t now) except -1:
+    """Give way if the running thread's slice is over, and can be ended here."""
+    global look_at
+    cdef coro me = current_or_none()
+    look_at = slice_began[0] + longest_slice
+    if now < look_at and me is not None:
         return 0
-    me = <coro>thread
-    if fork_depths and me.number in fork_depths:
+    # Who cannot give way is asked again after as long a time: looking may cost something.
+    look_at = now + longest_slice
+    if me is None or (fork_depths and me.number in fork_depths):
         return 0
-    if me.number != slice_of:
-        slice_of = me.number
-        slice_began = now
-    elif now - slice_began > longest_slice:
-        slice_of = 0
-        try:
-            me = running_thread()
-        except NoSwitchError:
-            return 0
-        give_way(me)
+    try:
+        me = running_thread()
+    except NoSwitchError:
+        return 0
+    give_way(me)
+    look_at = slice_began[0] + longest_slice
     return 0
 
 
 cdef inline int be_fair() except -1:
-    global calls_left
-    calls_left -= 1
-    if calls_left < 0:
-        look_at_clock()
+    # Once more also where the clock has been set back, as a virtual one is: what is left is never more than a slice.
+    cdef int64_t now = coro_now(ticker)
+    if <uint64_number>(look_at - now - 1) >= <uint64_number>longest_slice:
+        end_slice_if_over(now)
     return 0
 
 
 def set_longest_slice(double seconds):
     """How long a thread may have the CPU before it gives way."""
-    global longest_slice
+    global longest_slice, look_at
     longest_slice = from_ns(<int64_t>(min(seconds, 4e9) * 1e9))
+    look_at = 0
 
 
 def fair():
@@ -262,19 +256,19 @@ cdef dict fork_depths = {}             # id of a thread that is forking -> how m
 
 def fork_begins():
     """A hook before a fork: the calling thread does not give way until fork_is_over() was called as often."""
-    thread = current_thread()
-    if type(thread) is coro:
-        fork_depths[(<coro>thread).number] = fork_depths.get((<coro>thread).number, 0) + 1
+    cdef coro thread = current_or_none()
+    if thread is not None:
+        fork_depths[thread.number] = fork_depths.get(thread.number, 0) + 1
 
 
 def fork_is_over():
     """The hook in the parent that belongs to fork_begins()."""
-    thread = current_thread()
+    cdef coro thread = current_or_none()
     cdef int depth
-    if type(thread) is coro:
-        depth = fork_depths.pop((<coro>thread).number, 0) - 1
+    if thread is not None:
+        depth = fork_depths.pop(thread.number, 0) - 1
         if depth > 0:
-            fork_depths[(<coro>thread).number] = depth
+            fork_depths[thread.number] = depth
 
 
 def forget_forks():
@@ -286,8 +280,8 @@ def is_forking():
     """Does the calling thread run hooks of a fork?"""
     if not fork_depths:
         return False
-    thread = current_thread()
-    return type(thread) is coro and (<coro>thread).number in fork_depths
+    cdef coro thread = current_or_none()
+    return thread is not None and thread.number in fork_depths
 
 
 # -- Signals and time limits ---------------------------------------------------------------------------
@@ -366,13 +360,13 @@ def sleep_thread(double seconds):
     """Suspend the calling coro thread for that many seconds (0: let all others run)."""
     cdef coro me
     cdef Limit limit
-    me = running_thread()
     if seconds <= 0:
         try:
             scheduler.yield_slice()
         except NoSwitchError:
             pass                       # nothing is waited for
         return
+    me = running_thread()
     limit = limit_of(me, seconds)
     try:
         while not limit.over:
@@ -562,9 +556,7 @@ cdef class Guard:
 
     cdef inline int take(self) except -1:
         self.taken = True
-        self.by_os_thread = False
-        if type(current_thread()) is not coro:
-            self.by_os_thread = True
+        self.by_os_thread = current_or_none() is None
         return 0
 
 
