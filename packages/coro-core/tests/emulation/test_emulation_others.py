@@ -114,12 +114,9 @@ def test_greenlet_may_be_imported_after_the_loop_has_begun_and_without_emulation
                 return "refused"
             return "slept"
     """
-    assert emulated("""
-        def main():
-            %s
-            print(greenlet.greenlet(inner).switch())
-            coro.sleep_relative(0.001)
-    """ % ending.replace("\n        ", "\n            ")) == ["refused"]
+    source = "def main():\n" + "\n".join(line[4:] for line in ending.splitlines())
+    source += "\n    print(greenlet.greenlet(inner).switch())\n    coro.sleep_relative(0.001)"
+    assert emulated(source) == ["refused"]
     assert ok("import coro\n" + "\n".join(line[8:] for line in ending.splitlines()) + """
 def main():
     print(greenlet.greenlet(inner).switch())

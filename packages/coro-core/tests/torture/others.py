@@ -6,8 +6,8 @@ Each thread does one thing after the other, chosen at random: greenlets that swi
 calls of pybind11 that nest and fail, sorting by qsort(3) with cffi and ctypes, transactions of sqlite3 in one file.
 Callbacks take locks, compute for longer than a thread may have the CPU, raise, and wait.
 
-Checked: each result is what it would be in an OS thread. Where a wait is refused, in greenlets and below pybind11, it is
-NoSwitchError; it is refused nowhere else, and never missing there. No transaction is lost.
+Checked: each result is what it would be in an OS thread. A wait is refused by NoSwitchError in greenlets and below
+pybind11, always there and nowhere else. No transaction is lost.
 """
 
 from __future__ import annotations

@@ -179,8 +179,8 @@ find_holder(void)
 #if defined(__linux__)
 /* Calls that a signal ends early. */
 static const long cut_short[] = {
-    SYS_clock_nanosleep, SYS_nanosleep, SYS_ppoll, SYS_pselect6, SYS_epoll_pwait, SYS_rt_sigtimedwait, SYS_rt_sigsuspend,
-    SYS_io_getevents, SYS_restart_syscall,
+    SYS_clock_nanosleep, SYS_nanosleep, SYS_ppoll, SYS_pselect6, SYS_epoll_pwait, SYS_rt_sigtimedwait,
+    SYS_rt_sigsuspend, SYS_io_getevents, SYS_restart_syscall,
 #ifdef SYS_poll
     SYS_poll, SYS_select, SYS_epoll_wait, SYS_pause,
 #endif

@@ -704,8 +704,8 @@ coro_interp_relink(const coro_interp_link *links, int count)
 
 enum { MOST_FRAMES = 100 };
 
-/* Where the frame is in its code, in bytes, or -1 if it is being entered: tracebacks leave it out, too. `start` is where
-   the instructions are, `code` perhaps a copy of the object. */
+/* Where the frame is in its code, in bytes, or -1 if it is being entered: tracebacks leave it out, too. `start` is
+   where the instructions are, `code` perhaps a copy of the object. */
 static int
 place_in(const struct _PyInterpreterFrame *f, const PyCodeObject *code, const char *start)
 {

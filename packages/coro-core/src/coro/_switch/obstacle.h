@@ -16,8 +16,8 @@
    or two hundred; with a call of pybind11's on the stack, a few microseconds.
 
    Rejected:
-     any C frame that is not Python's   Whole programs run below frames of wrapt, mypyc, Nuitka or pydantic, which bear a
-                                        switch; their threads would never give way.
+     any C frame that is not Python's   Whole programs run below frames of wrapt, mypyc, Nuitka or pydantic, which bear
+                                        a switch; their threads would never give way.
      unwinding at each wait             costs more than the switch
      counting in a wrapper around each function of such a module   misses what is made later, and is in every traceback
      the frames of greenlet's stacks in the thread state   works with those versions that somebody has looked at */

@@ -44,8 +44,8 @@ cdef int look_at_others(coro me) except -1:
     cdef PyObject *module = NULL
     cdef int obstacle = coro_obstacle_now(me.stack.slot.top, &module)
     if obstacle == CORO_GREENLET:
-        raise NoSwitchError("a blocking operation was tried in a greenlet; greenlet knows OS threads only, and would mix "
-                            "up the greenlets of two threads of the loop. Wait in the main greenlet, or run the "
+        raise NoSwitchError("a blocking operation was tried in a greenlet; greenlet knows OS threads only, and would "
+                            "mix up the greenlets of two threads of the loop. Wait in the main greenlet, or run the "
                             "function that uses greenlets in an OS thread: coro.in_thread(function, ...)")
     if obstacle == CORO_PYBIND11:
         raise NoSwitchError(f"a blocking operation was tried in Python code that C++ code of {<object>module} calls; "
