@@ -242,6 +242,24 @@ def test_a_wait_below_a_call_of_pybind11s_is_refused_and_a_worker_takes_it(with_
 
 
 @needs_pybind11
+def test_check_names_them(with_pybind11):
+    pytest.importorskip("greenlet")
+    assert emulated(with_pybind11 + """
+        def main():
+            print(coro.emulation.check())
+            import coro_pybind11_test, greenlet
+            for blocker in coro.emulation.check():
+                print(blocker)
+    """) == [
+        "[]",
+        "pybind11 (coro_pybind11_test) lets no thread of the loop wait in Python code that a call into it runs; call it "
+        "with coro.in_thread()",
+        "greenlet (greenlet._greenlet) lets no thread of the loop wait in a greenlet other than the main one; wait in the "
+        "main greenlet, or run it in coro.in_thread()",
+    ]
+
+
+@needs_pybind11
 def test_modules_are_found_that_were_imported_before_the_loop_and_before_the_emulation(with_pybind11):
     start = "\n".join(line[8:] for line in with_pybind11.splitlines())
     ending = """

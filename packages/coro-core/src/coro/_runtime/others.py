@@ -19,7 +19,10 @@ from typing import Any
 
 from coro._runtime import scheduler
 
-__all__ = ["look_at", "look_at_loaded"]
+__all__ = ["found", "look_at", "look_at_loaded"]
+
+#: Modules that were found -> what they were made with.
+found: dict[str, str] = {}
 
 _METHODS = (staticmethod, classmethod)
 
@@ -42,8 +45,8 @@ def _look_at_functions(names: dict[str, Any], module: str, seen: set[int]) -> No
             if id(value) not in seen and isinstance(own, str) and (own + ".").startswith(module + "."):
                 seen.add(id(value))
                 _look_at_functions(dict(vars(value)), module, seen)
-        elif value is not None:
-            scheduler._watch_pybind11(value, module)
+        elif value is not None and scheduler._watch_pybind11(value, module):
+            found[module] = "pybind11"
 
 
 def look_at(module: types.ModuleType) -> None:
@@ -51,6 +54,7 @@ def look_at(module: types.ModuleType) -> None:
     name = module.__name__
     if name == "greenlet._greenlet":
         scheduler._watch_greenlets(vars(module)["_C_API"])
+        found[name] = "greenlet"
     elif _uses_pybind11():
         _look_at_functions(dict(vars(module)), name, {id(module)})
 

@@ -15,6 +15,7 @@ import sys
 import warnings
 from typing import NamedTuple
 
+from coro._runtime import others
 from coro.emulation._warning import EmulationWarning
 
 __all__ = ["KNOWN", "Blocker", "check", "warn_of"]
@@ -29,6 +30,8 @@ class Blocker(NamedTuple):
     instead: str  #: the way out
 
     def __str__(self) -> str:
+        if self.library in _REFUSED:
+            return f"{self.library} ({self.module}) lets no thread of the loop wait {self.blocks}; {self.instead}"
         return f"{self.library} ({self.module}) blocks all threads of the loop {self.blocks}; {self.instead}"
 
 
@@ -63,6 +66,11 @@ _TABLE = (
     ("gi._gi", "PyGObject", _WHILE_IT_RUNS, _LOOP_OF_ITS_OWN),
     ("watchfiles._rust_notify", "watchfiles", "while it waits for changes", "use coro.file_watcher, or " + _ASIDE),
 )
+#: What does not bear a switch at certain moments (`_runtime/others.py`): when a wait is refused, and the way out.
+_REFUSED = {
+    "greenlet": ("in a greenlet other than the main one", "wait in the main greenlet, or run it in coro.in_thread()"),
+    "pybind11": ("in Python code that a call into it runs", _ASIDE),
+}
 #: By module.
 KNOWN = {row[0]: Blocker(*row) for row in _TABLE}
 _warned: set[str] = set()
@@ -70,14 +78,17 @@ _warned: set[str] = set()
 
 def check() -> list[Blocker]:
     """The loaded C modules that are known to block the OS thread of the loop, each with what it waits for and the way
-    out. Empty when there are none. Whether the emulation is installed makes no difference.
+    out; and greenlet and modules made with pybind11, which do not block, but let no thread wait at certain moments.
+    Empty when there are none. Whether the emulation is installed makes no difference.
 
         for blocker in coro.emulation.check():
             print(blocker)
 
     A module that is not in the list may block all the same: coro.set_watchdog() says which C code it is in while that
     happens."""
-    return [blocker for name, blocker in KNOWN.items() if sys.modules.get(name) is not None]
+    others.look_at_loaded()
+    refusing = [Blocker(name, library, *_REFUSED[library]) for name, library in others.found.items()]
+    return [blocker for name, blocker in KNOWN.items() if sys.modules.get(name) is not None] + refusing
 
 
 def warn_of(name: str, stacklevel: int) -> None:
