@@ -252,10 +252,10 @@ def test_check_names_them(with_pybind11):
                 print(blocker)
     """) == [
         "[]",
-        "pybind11 (coro_pybind11_test) lets no thread of the loop wait in Python code that a call into it runs; call it "
-        "with coro.in_thread()",
-        "greenlet (greenlet._greenlet) lets no thread of the loop wait in a greenlet other than the main one; wait in the "
-        "main greenlet, or run it in coro.in_thread()",
+        "pybind11 (coro_pybind11_test) lets no thread of the loop wait in Python code that a call into it runs; "
+        "call it with coro.in_thread()",
+        "greenlet (greenlet._greenlet) lets no thread of the loop wait in a greenlet other than the main one; "
+        "wait in the main greenlet, or run it in coro.in_thread()",
     ]
 
 
