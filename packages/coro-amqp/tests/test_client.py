@@ -810,3 +810,8 @@ def test_one_name_with_several_addresses() -> None:
             coro.resolver.set_resolver(before)
             thread.shutdown()
             listener.close()
+
+
+def test_connecting_without_a_loop_says_what_to_do() -> None:
+    with pytest.raises(amqp.StateError, match=r"coro\.run\(function\)"):
+        amqp.connect("amqp://127.0.0.1:1")

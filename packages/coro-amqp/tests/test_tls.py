@@ -103,7 +103,7 @@ def test_urls_say_whom_to_trust(certificate: tuple[Path, Path]) -> None:
     @in_loop
     def run() -> None:
         with testing.Broker(tls_ctx=coro.tls.context(server)) as broker:
-            url = f"{broker.url.rstrip('/')}//"
+            url = broker.url
             ours = f"cacertfile={certificate[0]}"
             cert = f"certfile={certificate[0]}&keyfile={certificate[1]}"
             for options in ours, f"{ours}&verify=verify_peer&{cert}", "verify=verify_none":

@@ -271,10 +271,12 @@ class client(ClassicFrames):
 
         Raises OSError when no host can be reached, AMQPTimeout when one is reached that does not answer,
         AuthenticationError, ConnectionClosed (there may be no such virtual host), ProtocolError (no AMQP broker), or
-        what ``credentials`` raises; with several hosts, what the last one gave.
+        what ``credentials`` raises; with several hosts, what the last one gave. StateError where no loop runs.
         """
         if self._state != "new":
             raise StateError(f"expected a client that was not started, this one is {self._state}")
+        if not coro.coro_is_running():
+            raise StateError("expected a loop to run: connect in a function that is started with coro.run(function)")
         self._state = "opening"
         try:
             self._take(self._connect())

@@ -59,8 +59,8 @@ class TLS:
                 context.load_cert_chain(self.cert, self.key, lambda: self.password or "")
             except OSError as exc:
                 raise ValueError(
-                    f"expected certfile and keyfile to be a certificate and its key, {self.cert!r} and {self.key!r} are "
-                    f"not: {exc}"
+                    f"expected certfile and keyfile to be a certificate and its key, got {self.cert!r} and "
+                    f"{self.key!r}: {exc}"
                 ) from None
         return context
 
