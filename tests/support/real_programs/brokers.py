@@ -61,7 +61,8 @@ class RabbitMQ(Server):
     `stop`, `kill` and `start` end it and start it again on the same port, with what it keeps on disk. `control` runs
     rabbitmqctl. `tls`: also listens with TLS on `tls_port`, `certificate` is what to trust, `client_certificate` and
     `client_key` are what a client shows who logs in by EXTERNAL, as the user `client`. `settings` go into
-    rabbitmq.conf, `plugins` are enabled.
+    rabbitmq.conf, `plugins` are enabled. `advanced` is what is in
+    advanced.config, for what rabbitmq.conf has no name for.
     """
 
     name = "rabbitmq"
@@ -77,8 +78,10 @@ class RabbitMQ(Server):
         node: str = "one",
         epmd: Epmd | None = None,
         cookie: str | None = None,
+        advanced: str = "[].",
     ) -> None:
         super().__init__()
+        self._advanced = advanced
         self._tls = tls
         self._settings = settings or {}
         self._plugins = plugins + (("rabbitmq_auth_mechanism_ssl",) if tls else ())
@@ -109,7 +112,7 @@ class RabbitMQ(Server):
         cookie.write_text(self._cookie)
         cookie.chmod(0o400)
         (self.folder / "plugins").write_text(f"[{','.join(self._plugins)}].")
-        (self.folder / "advanced.config").write_text("[].")
+        (self.folder / "advanced.config").write_text(self._advanced)
         if self._epmd is None:
             self._epmd = Epmd(str(self.erlang / "bin" / "epmd") if self.erlang else None).__enter__()
         if self._tls:
