@@ -1,4 +1,5 @@
-"""A program for tests: a server that prints its port (`--prefork`: in two processes; `--port N`), or a client that makes load."""
+"""A program for tests: a server that prints its port (`--prefork`: in two processes; `--port N`), or a client that
+makes load."""
 
 from __future__ import annotations
 

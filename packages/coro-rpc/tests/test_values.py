@@ -227,7 +227,9 @@ def test_state_sets_attributes_that_are_free_and_no_others() -> None:
 
 
 number = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.booleans() | st.none()
-key = st.recursive(number | st.text(max_size=8) | st.binary(max_size=8), lambda one: st.lists(one, max_size=3).map(tuple))
+key = st.recursive(
+    number | st.text(max_size=8) | st.binary(max_size=8), lambda one: st.lists(one, max_size=3).map(tuple)
+)
 
 
 @given(st.sets(key, max_size=300))
@@ -306,9 +308,12 @@ def test_the_model_of_the_tables_grows_as_they_do(kind: Any) -> None:
         for i in range(n):
             made.add(i) if kind is set else made.setdefault(i)
         sizes.append(sys.getsizeof(made))
-        values.check(b"\x80\x05" + (b"\x8f(" if kind is set else b"}(") + b"".join(
-            b"M" + i.to_bytes(2, "little") + (b"" if kind is set else b"N") for i in range(n)
-        ) + (b"\x90." if kind is set else b"u."))
+        values.check(
+            b"\x80\x05"
+            + (b"\x8f(" if kind is set else b"}(")
+            + b"".join(b"M" + i.to_bytes(2, "little") + (b"" if kind is set else b"N") for i in range(n))
+            + (b"\x90." if kind is set else b"u.")
+        )
         steps.append(values.last_steps())
     grown = [i for i in range(1, len(sizes)) if sizes[i] > sizes[i - 1]]
     copied = [i for i in range(1, len(steps)) if steps[i] - steps[i - 1] > 20]

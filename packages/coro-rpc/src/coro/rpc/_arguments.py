@@ -1,8 +1,8 @@
 """Arguments that are streams, for callers that may repeat a call.
 
 An iterator can be read once. So a call may be repeated only as long as nobody has asked its iterator for an item, which
-``OneShot`` remembers, or if the caller gave a function that makes the iterator again, which is ``Items``. Costs one look
-at each argument of a call of a client or a pool; a Connection repeats nothing and looks at none of this.
+``OneShot`` remembers, or if the caller gave a function that makes the iterator again, which is ``Items``. Costs one
+look at each argument of a call of a client or a pool; a Connection repeats nothing and looks at none of this.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Something that is connected when it is needed, and anew when the connection has gone.
 
 Shared by the client of fast_rpc and that of bare packets, which differ in what a connection is. A thread of its own
-connects; those who need the connection wait for it, each no longer than its own limit, and all of them get what comes of
-this attempt: the connection, or the error. So a caller never waits for the attempts that others make after its own.
+connects; those who need the connection wait for it, each no longer than its own limit, and all of them get what comes
+of this attempt: the connection, or the error. So a caller never waits for the attempts that others make after its own.
 Pauses between attempts grow from FIRST_PAUSE to LAST_PAUSE and vary by chance, so that clients which lost the same
 server do not come back in step. With a connection at hand it costs two attribute look-ups.
 

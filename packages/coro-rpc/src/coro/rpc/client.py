@@ -11,7 +11,6 @@ that, is in _reconnect.py.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -120,9 +119,7 @@ class Client(Caller):
         self._connect_timeout = connect_timeout
         options = {"timeout": timeout, **dict(options or {})}
         self._timeout: float | None = options["timeout"]
-        self._settings: dict[str, Any] = dict(
-            tls=tls, server_hostname=server_hostname, options=options, **settings
-        )
+        self._settings: dict[str, Any] = dict(tls=tls, server_hostname=server_hostname, options=options, **settings)
         self._link = Reconnecting(self._connect, retry_connect, on_connect)
         self._repeated = 0
 
@@ -294,7 +291,8 @@ class Pool(Caller):
     looks at each server (a ping); one that does not answer within ``check_timeout`` seconds, or cannot be reached,
     gets no calls until it answers again. attempts: how many servers a call is tried at, if it was not executed or is
     idempotent; a call whose iterator has given items is tried at no other one, see ``Items``. settings: those of
-    ``Client``; ``timeout`` is the limit of a call over all these attempts. ``start()`` or ``with`` starts the looks; ``close()`` ends it. With no
+    ``Client``; ``timeout`` is the limit of a call over all these attempts.
+    ``start()`` or ``with`` starts the looks; ``close()`` ends it. With no
     healthy server the others are tried.
     """
 
@@ -434,9 +432,7 @@ class Pool(Caller):
         default = self._members[0].client._timeout
         return Limit(default if timeout is None else timeout, f"the call of {method}")
 
-    def _try(
-        self, function: Callable[[Client, float], _T], limit: Limit, idempotent: bool, once: OneShot | None
-    ) -> _T:
+    def _try(self, function: Callable[[Client, float], _T], limit: Limit, idempotent: bool, once: OneShot | None) -> _T:
         tried: list[_Member] = []
         while True:
             if self._closed:

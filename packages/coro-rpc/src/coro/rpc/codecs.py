@@ -244,7 +244,9 @@ def _maker(thing: Any, fields: tuple[str, ...] | None, state: bool) -> tuple[Cal
 
 def _count(thing: Any, values: tuple[Any, ...], names: Sequence[str]) -> None:
     if len(values) != len(names):
-        raise DecodeError(f"expected {len(names)} fields of {thing.__qualname__}, got {len(values)}: is it the same class?")
+        raise DecodeError(
+            f"expected {len(names)} fields of {thing.__qualname__}, got {len(values)}: is it the same class?"
+        )
 
 
 def _of_enum(thing: type[enum.Enum]) -> Callable[..., Any]:
@@ -259,7 +261,7 @@ def _of_enum(thing: type[enum.Enum]) -> Callable[..., Any]:
 
 
 def _of_state(thing: type) -> tuple[Callable[..., Any], _Reduce]:
-    if thing.__new__ is not object.__new__ or issubclass(thing, type):
+    if getattr(thing, "__new__") is not object.__new__ or issubclass(thing, type):  # noqa: B009 - for mypy
         raise TypeError(
             f"expected a class whose instances object.__new__ makes, {thing.__qualname__} has a __new__ of its own, "
             "which may return what existed before; register it with fields=[...], or give it a __reduce__"
@@ -299,9 +301,7 @@ def _is_free(thing: type, name: str) -> bool:
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(
-        self, out: io.BytesIO, buffers: list[Any], allowed: dict[int, tuple[Any, _Reduce | None]]
-    ) -> None:
+    def __init__(self, out: io.BytesIO, buffers: list[Any], allowed: dict[int, tuple[Any, _Reduce | None]]) -> None:
         super().__init__(out, 5, buffer_callback=_collector(buffers))
         self._allowed = allowed
 

@@ -79,7 +79,8 @@ class GoingAway(ConnectionLost):
 
 
 class CallTimeout(RpcError):
-    """The time limit of a call is over, which covers connecting and repetitions. The other side is told to stop. ``seconds`` is the limit, None where it was
+    """The time limit of a call is over, which covers connecting and repetitions. The other side is told to stop.
+    ``seconds`` is the limit, None where it was
     that of the call being served (its deadline is passed on)."""
 
     def __init__(self, message: str = "", seconds: float | None = None) -> None:
@@ -117,8 +118,8 @@ class BadArguments(RemoteError):
 
 
 class Busy(RemoteError):
-    """The other side executes as many calls as it may, or calls back and forth are nested deeper than that. The call was
-    not executed and can be repeated later."""
+    """The other side executes as many calls as it may, or calls back and forth are nested deeper than that. The call
+    was not executed and can be repeated later."""
 
 
 class NotPermitted(RemoteError):
