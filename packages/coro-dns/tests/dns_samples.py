@@ -40,6 +40,7 @@ SAMPLES: dict[str, Callable[[], object]] = {
     "coro.dns._packet.codec.Packer": packer,
     "coro.dns._packet.codec.Unpacker": lambda: codec.Unpacker(MESSAGE),
     "coro.dns._prepared.Answers": answers,
+    "coro.dns._prepared.RateLimit": lambda: _prepared.RateLimit(10, 10, bytes(16)),
     "coro.dns._stub.engine.Answer": answer,
     "coro.dns._stub.engine.Cache": cache,
     "coro.dns._stub.engine.Server": lambda: engine.Server(("127.0.0.1", 53)),

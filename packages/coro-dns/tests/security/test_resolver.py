@@ -22,10 +22,11 @@ def recursor(servers, **settings):
 
 def refer(query, zone, number, **settings):
     """The root's or a parent's reply: ask the server at NET.number."""
+    host = f"ns.{zone}".rstrip(".")
     return reply(
         query,
-        authority=[record(zone, NS, f"ns.{zone}", **settings)],
-        additional=[record(f"ns.{zone}", A, f"{NET}.{number}")],
+        authority=[record(zone, NS, host, **settings)],
+        additional=[record(host, A, f"{NET}.{number}")],
         aa=False,
     )
 

@@ -42,6 +42,7 @@ cdef enum:
     OPT = 11
     COOKIE = 10             # an option (RFC 7873)
     PAYLOAD = 1232          # no answer over UDP is longer
+    PLACES = 1 << 14        # of a RateLimit
 
 cdef object _monotonic = time.monotonic
 
@@ -301,10 +302,105 @@ cdef bint may_ask(const uint8_t *name, bint six, dict known, object allowed) exc
     return said
 
 
-def serve(sock s not None, Answers answers not None, object miss not None, object allowed=None):
+cdef class RateLimit:
+    """What each network of clients (/24 of IPv4, /56 of IPv6) may cause in a second, `rate` of it, and `burst` at once.
+
+    A table of fixed size has one number for each place: the time at which what was caused is paid for (the generic cell
+    rate algorithm). Networks have places by a hash with a secret `key` of 16 bytes; two that share one have one share
+    together, which is so for one of 16384."""
+
+    cdef Memory memory
+    cdef double interval, allowance
+    cdef uint64_t k0, k1
+    cdef readonly long truncated, dropped
+
+    def __cinit__(self, double rate, double burst, bytes key not None):
+        if not 0 < rate < 1e300 or not burst > 0 or PyBytes_GET_SIZE(key) != 16:
+            raise ValueError(f"expected a rate and a burst above 0 and a key of 16 bytes, not {rate}, {burst}, {key!r}")
+        self.memory = Memory(PLACES * sizeof(double))
+        self.interval = 1 / rate
+        self.allowance = burst / rate
+        self.k0 = little(<const uint8_t *>PyBytes_AS_STRING(key), 8)
+        self.k1 = little(<const uint8_t *>PyBytes_AS_STRING(key) + 8, 8) | 1
+
+    cdef double *place(self, const uint8_t *address, Py_ssize_t n) noexcept:
+        # RFC 4291, section 2.5.5.2: of an IPv4 address in one of IPv6, the network of the former
+        cdef uint64_t x
+        cdef int i
+        cdef bint mapped = n == 16 and address[10] == 255 and address[11] == 255
+        if mapped:
+            for i in range(10):
+                mapped = mapped and not address[i]
+        if mapped:
+            x = little(address + 12, 3)
+        elif n == 16:
+            x = little(address, 7) | <uint64_t>1 << 63
+        else:
+            x = little(address, 3)
+        x = (x ^ self.k0) * self.k1
+        x ^= x >> 29
+        x = (x ^ turned(self.k0, 32)) * self.k1
+        return <double *>self.memory.all + (x >> 50)
+
+    cdef int check(self, const uint8_t *address, Py_ssize_t n, double now) noexcept:
+        """May one more response be sent? 0: yes; 1: one that is truncated, since who is real asks again over TCP, so
+        each second one; 2: none."""
+        cdef double *paid = self.place(address, n)
+        if paid[0] - now > self.allowance:
+            if self.dropped <= self.truncated:
+                self.dropped += 1
+                return 2
+            self.truncated += 1
+            return 1
+        paid[0] = max(paid[0], now) + self.interval
+        return 0
+
+    def response(self, bytes address not None):
+        """May one more response be sent to an address of 4 or 16 bytes? 0: yes, 1: a truncated one, 2: none."""
+        return self.check(<const uint8_t *>PyBytes_AS_STRING(address), checked(address), _monotonic())
+
+    def charge(self, bytes address not None, double cost):
+        """The client has caused so much."""
+        cdef double *paid = self.place(<const uint8_t *>PyBytes_AS_STRING(address), checked(address))
+        paid[0] = max(paid[0], <double>_monotonic()) + cost * self.interval
+
+    def is_spent(self, bytes address not None):
+        """Has the client's network caused more than its share?"""
+        cdef double *paid = self.place(<const uint8_t *>PyBytes_AS_STRING(address), checked(address))
+        return paid[0] - <double>_monotonic() > self.allowance
+
+
+cdef Py_ssize_t checked(bytes address) except -1:
+    if PyBytes_GET_SIZE(address) not in (4, 16):
+        raise ValueError(f"expected an address of 4 or 16 bytes, not {address!r}")
+    return PyBytes_GET_SIZE(address)
+
+
+cdef int cut(uint8_t *message, int size) noexcept:
+    """Leave the header and the question of a reply, and say that it is truncated. The size that it has then."""
+    cdef int at = 12
+    while at < size and message[at]:
+        at += message[at] + 1
+    at += 5
+    if at > size:
+        return size
+    message[2] |= 2
+    memset(message + 6, 0, 6)
+    return at
+
+
+def truncated(bytes reply not None):
+    """A reply of which only the header and the question are left, marked as truncated."""
+    cdef bytes out = PyBytes_FromStringAndSize(PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply))
+    if PyBytes_GET_SIZE(out) < 12:
+        return out
+    return out[:cut(<uint8_t *>PyBytes_AS_STRING(out), PyBytes_GET_SIZE(out))]
+
+
+def serve(sock s not None, Answers answers not None, object miss not None, object allowed=None, RateLimit limit=None):
     """Answer datagrams until the socket is closed or the thread interrupted. `miss(query, address)` gets each query
     that takes the long way: also those from senders for whom `allowed(host)` is false, unless everybody may have the
-    answer. If it returns bytes, these are sent."""
+    answer. If it returns bytes, these are sent; `limit` is about all others."""
     cdef bint six = s.domain == _socket.AF_INET6
     cdef Py_ssize_t one = 2 * ROOM + 2 * sizeof(coro_mmsghdr) + 2 * sizeof(iovec) + sizeof(sockaddr_storage)
     cdef Memory memory = Memory(BATCH * one)
@@ -314,7 +410,7 @@ def serve(sock s not None, Answers answers not None, object miss not None, objec
     cdef coro_mmsghdr *put = got + BATCH
     cdef iovec *pieces = <iovec *>(put + BATCH)
     cdef sockaddr_storage *names = <sockaddr_storage *>(pieces + 2 * BATCH)
-    cdef int i, n, size, count, sent, missed, direct
+    cdef int i, n, size, count, sent, missed, direct, limited, verdict
     cdef double now
     cdef dict known = {}
     for i in range(BATCH):
@@ -331,7 +427,7 @@ def serve(sock s not None, Answers answers not None, object miss not None, objec
             got[i].msg_hdr.msg_namelen = sizeof(sockaddr_storage)
         n = s.c_recvmmsg(got, BATCH, 0)
         now = _monotonic()
-        count = missed = direct = 0
+        count = missed = direct = limited = 0
         for i in range(n):
             size = answers.reply(<const uint8_t *>data + i * ROOM, got[i].msg_len, <uint8_t *>out + count * ROOM, now)
             if not size or not (answers.for_all or allowed is None
@@ -344,11 +440,18 @@ def serve(sock s not None, Answers answers not None, object miss not None, objec
                 size = PyBytes_GET_SIZE(said)
                 memcpy(out + count * ROOM, PyBytes_AS_STRING(said), size)
                 direct += 1
+            elif limit is not None:
+                verdict = limit.check(<const uint8_t *>&names[i] + (8 if six else 4), 16 if six else 4, now)
+                if verdict == 2:
+                    limited += 1
+                    continue
+                if verdict:
+                    size = cut(<uint8_t *>out + count * ROOM, size)
             pieces[BATCH + count].iov_len = size
             put[count].msg_hdr.msg_name = &names[i]
             put[count].msg_hdr.msg_namelen = got[i].msg_hdr.msg_namelen
             count += 1
-        answers.hits += count - direct
+        answers.hits += count - direct + limited
         answers.misses += missed
         sent = 0
         while sent < count:

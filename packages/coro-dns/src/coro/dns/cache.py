@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import coro
@@ -171,6 +171,7 @@ class dns_cache:
         no_cache: bool = False,
         check: bool = True,
         dnssec: bool = False,
+        charge: Callable[[int], object] | None = None,
     ) -> Answer:
         """All that is known about a question, for a server that hands it on: ``rcode``, ``authenticated`` (all of it is
         signed, and was validated), and the records of the sections ``answer`` and ``authority`` as tuples ``(owner,
@@ -178,7 +179,8 @@ class dns_cache:
 
         ``qname`` is text or a name in wire form, ``qtype`` a name (``"MX"``) or number; ``timeout`` is in seconds, for
         everything together. With ``no_cache`` the cache is not looked at. Without ``check`` nothing is validated, with
-        ``dnssec`` signatures and proofs are there, too, if the cache has trust anchors. Raises DNS_Soft_Error if nobody
+        ``dnssec`` signatures and proofs are there, too, if the cache has trust anchors. ``charge`` is called with what
+        the question has cost, whether there is an answer or not: datagrams sent, and signatures checked. Raises DNS_Soft_Error if nobody
         can tell, of that DNS_Bogus_Error if the answer is not signed as it has to be, DNS_Malformed_Qname_Error for
         what is no name, ValueError for an unknown type.
         """
@@ -188,7 +190,12 @@ class dns_cache:
         except ValueError as e:
             raise DNS_Malformed_Qname_Error(str(qname), type_name(rtype), (1, str(e))) from None
         self._requests += 1
-        return self._recursor.resolve(name, rtype, timeout, not no_cache, check, dnssec)
+        work = _recursor.Work(time.monotonic() + timeout)
+        try:
+            return self._recursor.resolve(name, rtype, work, not no_cache, check, dnssec)
+        finally:
+            if charge is not None:
+                charge(work.cost())
 
     def query(
         self, qname: str, qtype: str | int, no_cache: bool = False, timeout: float | None = None

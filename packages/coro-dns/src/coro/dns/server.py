@@ -4,17 +4,21 @@ recursive resolver or a forwarder for the machines around it, with lists of name
 One thread reads each UDP socket in batches and answers what was asked before from prepared bytes (`_prepared.pyx`).
 What the server's own zones say is found by the same thread, since that never waits (`_zone/authority.py`). Each other
 question gets a thread of its own, at most `most` at a time; what is more is dropped, since the client asks again.
+What one client may have of all this is in `_clients.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import ipaddress
+import secrets
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import coro
 import coro.tls
 from coro.dns import _prepared, _wire, tsig
+from coro.dns._clients import Clients, Stream, Streams, packed
 from coro.dns._cookies import COOKIE, Cookies
 from coro.dns._recursive.recursor import Answer
 from coro.dns._zone.answers import Found
@@ -29,7 +33,7 @@ __all__ = ["Server", "ServerStatistics"]
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS, BADCOOKIE = 0, 1, 2, 3, 4, 5, 16, 23
 PAYLOAD = 1232
 #: Extended errors (RFC 8914).
-STALE_ANSWER, BOGUS, BLOCKED, PROHIBITED, NOT_AUTHORITATIVE, NO_REACHABLE = 3, 6, 15, 18, 20, 22
+STALE_ANSWER, BOGUS, NOT_READY, BLOCKED, PROHIBITED, NOT_AUTHORITATIVE, NO_REACHABLE = 3, 6, 14, 15, 18, 20, 22
 AA, RD, RA, AD, CD = 0x0400, 0x0100, 0x80, 0x20, 0x10
 NOTIFY, UPDATE = 4, 5
 IXFR, AXFR = 251, 252
@@ -45,7 +49,8 @@ class ServerStatistics(NamedTuple):
     #: Queries answered from prepared bytes, and those that took the long way.
     hits: int
     misses: int
-    #: Of the latter: dropped because too many were open, refused, denied by a list, answered with SERVFAIL.
+    #: Of the latter: dropped because too many were open, altogether or of this client's network, refused, denied by a
+    #: list, answered with SERVFAIL.
     dropped: int
     refused: int
     blocked: int
@@ -61,6 +66,10 @@ class ServerStatistics(NamedTuple):
     transfers: int = 0
     updates: int = 0
     notifications: int = 0
+    #: Connections closed to make room for others; responses beyond the rate of a network, dropped and truncated.
+    evicted: int = 0
+    rate_dropped: int = 0
+    rate_truncated: int = 0
 
 
 class Server:
@@ -73,17 +82,25 @@ class Server:
     context (an ``ssl.SSLContext``, or one with ``wrap``) for DNS over TLS, on ``tls_addresses``. Clients in ``allow``
     are answered, networks such as ``"10.0.0.0/8"``; None means this machine and private networks. Names in ``block``,
     and all below them, do not exist. At most ``most`` questions are looked up at a time, ``prepared`` answers are kept
-    ready, and ``connections`` may be open; one that says nothing for ``idle`` seconds is closed. A question may take
-    ``limit`` seconds. With ``reuse_port`` several processes may listen on the same addresses (SO_REUSEPORT).
+    ready, and ``connections`` may be open; one that says nothing for ``idle`` seconds is closed, sooner as they fill
+    (:rfc:`7766`). When half of them are open, an address may have a quarter; if there is no room, the connection that
+    has been silent for longest goes. A question may take ``limit`` seconds. With ``reuse_port`` several processes may listen on the same addresses (SO_REUSEPORT).
 
     For names outside the zones, a question without RD is refused, as is one for ANY (RFC 8482); for all names, one for
     another class than IN. Raises ValueError without a cache and zones, and for a zone that is there twice.
+
+    A network of clients, a /24 of IPv4 or a /56 of IPv6, is sent ``max_responses_per_second`` over UDP; of those
+    beyond that every second one is truncated, so a client that is real asks over TCP, and the others are dropped (None:
+    no limit). Clients with a cookie of this server do not count. A network may also cause ``max_client_work`` a second
+    in the cache, ten times that at once: datagrams to other servers, and signatures checked (None: no limit). What is
+    beyond is dropped while more than a quarter of ``most`` look-ups are open; and while more than a half is, a network
+    may have a quarter.
 
     Clients that send a DNS cookie get one (:rfc:`7873`). With ``require_cookies`` a question over UDP is answered only
     if it has a cookie of this server, so replies cannot be sent to forged addresses; all others are told to ask again,
     with the cookie that they get or over TCP. ``cookie_secrets``, 16 bytes each, are for several servers at one address
     (:rfc:`9018`): the first one makes cookies, all of them are good; None takes one by chance. Raises ValueError for
-    secrets of another length.
+    secrets of another length, and for a rate that is not above 0.
 
     Use it in a ``with`` block, or call ``start`` and ``stop``.
     """
@@ -106,6 +123,8 @@ class Server:
         reuse_port: bool = False,
         require_cookies: bool = False,
         cookie_secrets: Iterable[bytes] | None = None,
+        max_responses_per_second: float | None = None,
+        max_client_work: float | None = 1000.0,
     ) -> None:
         if tls_addresses and tls is None:
             raise ValueError("tls_addresses need a TLS context: pass one as tls")
@@ -120,8 +139,12 @@ class Server:
         self._tls_wanted = list(tls_addresses)
         self._allow = [ipaddress.ip_network(network) for network in (PRIVATE if allow is None else allow)]
         self._block = {_wire.from_text(name) for name in block}
-        self._most = most
-        self._most_connections = connections
+        self._clients = Clients(most, max_client_work)
+        self._streams = Streams(connections, idle)
+        self._rate = None
+        if max_responses_per_second is not None:
+            rate = max_responses_per_second
+            self._rate = _prepared.RateLimit(rate, rate, secrets.token_bytes(16))
         self._idle = idle
         self._limit = limit
         self._reuse_port = reuse_port
@@ -131,8 +154,6 @@ class Server:
         self._answers.validated = cache is not None and cache.validates
         self._socks: list[coro.sock] = []
         self._threads: list[coro.coro] = []
-        self._streams: set[Any] = set()
-        self._open = 0
         self._dropped = self._refused = self._blocked = self._failed = self._stream_queries = 0
         #: Where it listens, as pairs of an address and a port: UDP and TCP, and TLS.
         self.addresses: list[tuple[str, int]] = []
@@ -177,8 +198,9 @@ class Server:
     def stop(self) -> None:
         """Close all sockets and connections. Once more does nothing."""
         self._authority.stop()
-        for sock in (*self._socks, *self._streams):
+        for sock in self._socks:
             sock.close()
+        self._streams.close()
         self._socks.clear()
         for thread in self._threads:
             thread.join()
@@ -199,29 +221,46 @@ class Server:
             if self._authority:
                 replies = self._replies(query, address[0], True, False)
                 if replies is not None:
-                    return next(iter(replies), None)
-            if self._open >= self._most:
+                    return self._within_rate(query, address[0], next(iter(replies), None))
+            client = packed(address[0])
+            if self._clients.enter(client):
+                coro.spawn(self._answer_datagram, sock, query, address, client)
+            else:
                 self._dropped += 1
-                return None
-            self._open += 1
-            coro.spawn(self._answer_datagram, sock, query, address)
             return None
 
         try:
             ready = _prepared.Answers(1) if self._require_cookies else self._answers
-            _prepared.serve(sock, ready, miss, self._may_ask)
+            _prepared.serve(sock, ready, miss, self._may_ask, self._rate)
         except coro.ClosedError:
             pass
 
-    def _answer_datagram(self, sock: coro.sock, query: bytes, address: tuple[str, int]) -> None:
+    def _within_rate(self, query: bytes, host: str, reply: bytes | None) -> bytes | None:
+        """The reply, a truncated one or none: what the rate of the client's network leaves of it."""
+        if reply is None or self._rate is None:
+            return reply
+        verdict = self._rate.response(packed(host))
+        if not verdict or self._has_cookie(query, host):
+            return reply
+        return _prepared.truncated(reply) if verdict == 1 else None
+
+    def _has_cookie(self, query: bytes, host: str) -> bool:
+        """Has the query a cookie of ours, so that its address is not forged?"""
         try:
-            reply = self.respond(query, address[0], datagram=True)
+            options = _wire.parse(query).options
+            return any(self._cookies.checked(data, host)[0] for number, data in options if number == COOKIE)
+        except ValueError:
+            return False
+
+    def _answer_datagram(self, sock: coro.sock, query: bytes, address: tuple[str, int], client: bytes) -> None:
+        try:
+            reply = self._within_rate(query, address[0], self.respond(query, address[0], datagram=True))
             if reply is not None:
                 sock.sendto(reply, address)
         except OSError:
             pass  # the client cannot be reached, or the server has been stopped
         finally:
-            self._open -= 1
+            self._clients.leave(client)
 
     # -- streams
 
@@ -229,46 +268,50 @@ class Server:
         try:
             while True:
                 sock, address = listener.accept()
-                if len(self._streams) >= self._most_connections:
+                stream = self._streams.enter(sock, address[0])
+                if stream is None:
                     sock.close()
                 else:
-                    self._streams.add(sock)
-                    coro.spawn(self._serve_stream, sock, address[0], tls)
+                    coro.spawn(self._serve_stream, stream, address[0], tls)
         except coro.ClosedError:
             pass
 
-    def _serve_stream(self, sock: coro.sock, host: str, tls: Any) -> None:
-        stream: Any = sock
+    def _serve_stream(self, stream: Stream, host: str, tls: Any) -> None:
+        link: Any = stream.sock
         try:
             if tls is not None:
-                with coro.timeout(self._idle):
-                    stream = tls.wrap(sock, server_side=True)
+                with coro.timeout(self._streams.patience()):
+                    link = tls.wrap(stream.sock, server_side=True)
             turn = coro.mutex()
             threads = coro.semaphore(100)
             while True:
-                with coro.timeout(self._idle):
-                    size = stream.recv_exact(2)
-                    query = stream.recv_exact(int.from_bytes(size, "big"))
+                with coro.timeout(self._idle if stream.busy else self._streams.patience()):
+                    size = link.recv_exact(2)
+                    query = link.recv_exact(int.from_bytes(size, "big"))
                 self._stream_queries += 1
                 threads.acquire()
-                coro.spawn(self._answer_stream, stream, query, host, turn, threads)
+                self._streams.begin(stream)
+                coro.spawn(self._answer_stream, stream, link, query, host, turn, threads)
         except (OSError, EOFError, coro.TimeoutError, coro.tls.TLSError):
             pass  # it has said all, or nothing
         finally:
-            self._streams.discard(sock)
-            stream.close()
+            self._streams.leave(stream)
+            link.close()
 
-    def _answer_stream(self, stream: Any, query: bytes, host: str, turn: coro.mutex, threads: coro.semaphore) -> None:
+    def _answer_stream(
+        self, stream: Stream, link: Any, query: bytes, host: str, turn: coro.mutex, threads: coro.semaphore
+    ) -> None:
         replies = self._replies(query, host, False)
         try:
             for reply in replies or ():
                 with turn, coro.timeout(self._idle):
-                    stream.send(len(reply).to_bytes(2, "big") + reply)
+                    link.send(len(reply).to_bytes(2, "big") + reply)
         except (OSError, coro.TimeoutError, coro.tls.TLSError):
-            stream.close()
+            link.close()
         finally:
             if isinstance(replies, Generator):
                 replies.close()
+            self._streams.end(stream)
             threads.release()
 
     # -- answers
@@ -379,7 +422,7 @@ class Server:
                 if found is not None and found.outside is not None and self._follows(question, found.outside, host):
                     if not wait:
                         return None
-                    found = self._followed(question, found)
+                    found = self._followed(question, found, host)
                     code = found.rcode
                 elif found is not None and found.exists and service.may_ask is None:
                     # where an alias leads out of our zones, the answer depends on who asks, and how
@@ -401,10 +444,16 @@ class Server:
         elif self._is_blocked(name):
             self._blocked += 1
             code, extra = NXDOMAIN, BLOCKED
+        elif not datagram and not self._clients.enter(packed(host)):
+            self._failed += 1
+            code, extra = SERVFAIL, NOT_READY
         else:
             try:
                 check = not question.flags & CD
-                found = self.cache.answer(name, rtype, self._limit, check=check, dnssec=question.dnssec_ok)
+                found = self.cache.answer(
+                    name, rtype, self._limit, check=check, dnssec=question.dnssec_ok,
+                    charge=functools.partial(self._clients.charge, packed(host)),
+                )  # fmt: skip
                 code = found.rcode
                 extra = STALE_ANSWER if found.stale else 0
             except DNS_Bogus_Error:
@@ -413,6 +462,9 @@ class Server:
             except DNS_Soft_Error:
                 self._failed += 1
                 code, extra = SERVFAIL, NO_REACHABLE
+            finally:
+                if not datagram:  # those over UDP have had their place before
+                    self._clients.leave(packed(host))
         return self._built(question, code, extra, found, datagram, cookie, room)
 
     @staticmethod
@@ -443,11 +495,14 @@ class Server:
             and self._may_ask(host)
         )  # fmt: skip
 
-    def _followed(self, question: _wire.Message, found: Found) -> Found:
+    def _followed(self, question: _wire.Message, found: Found, host: str) -> Found:
         """The answer, with what the cache knows of the name where its alias leads outside our zones."""
         assert self.cache is not None and found.outside is not None
         try:
-            more = self.cache.answer(found.outside, question.qtype, self._limit, dnssec=question.dnssec_ok)
+            more = self.cache.answer(
+                found.outside, question.qtype, self._limit, dnssec=question.dnssec_ok,
+                charge=functools.partial(self._clients.charge, packed(host)),
+            )  # fmt: skip
         except DNS_Soft_Error:
             self._failed += 1
             found.answer, found.rcode = [], SERVFAIL
@@ -510,8 +565,9 @@ class Server:
         """Counters since the beginning."""
         return ServerStatistics(
             self._answers.hits, self._answers.misses, self._dropped, self._refused, self._blocked, self._failed,
-            self._stream_queries, len(self._streams), self._open, len(self._answers), self._authority.answers,
-            self._authority.transfers, self._authority.updates, self._authority.notifications,
+            self._stream_queries, len(self._streams), self._clients.open, len(self._answers), self._authority.answers,
+            self._authority.transfers, self._authority.updates, self._authority.notifications, self._streams.evicted,
+            0 if self._rate is None else self._rate.dropped, 0 if self._rate is None else self._rate.truncated,
         )  # fmt: skip
 
     def metrics(self) -> str:

@@ -37,12 +37,16 @@ class Spent(Exception):
 class Budget:
     """What one question may still cost: checks of signatures, those of them that fail, and hashes of names."""
 
-    __slots__ = ("failures", "hashes", "signatures")
+    __slots__ = ("failures", "hashes", "most", "signatures")
 
     def __init__(self, signatures: int = 100, failures: int = 16, hashes: int = 200) -> None:
-        self.signatures = signatures
+        self.signatures = self.most = signatures
         self.failures = failures
         self.hashes = hashes
+
+    def used(self) -> int:
+        """How many signatures have been checked."""
+        return self.most - self.signatures
 
     def signature(self) -> None:
         """One more check. Raises Spent."""

@@ -103,6 +103,10 @@ class Work:
         #: Question -> servers whose answer to it was not signed as it has to be.
         self.excluded: dict[bytes, set[Address | None]] = {}
 
+    def cost(self) -> int:
+        """What the question has cost so far: datagrams, and signatures checked."""
+        return self.sent + (0 if self.budget is None else self.budget.used())
+
     def left(self) -> float:
         """The seconds left."""
         return self.deadline - time.monotonic()
@@ -176,15 +180,16 @@ class Recursor:
         self,
         name: bytes,
         rtype: int,
-        seconds: float = 10.0,
+        seconds: float | Work = 10.0,
         cached: bool = True,
         check: bool = True,
         dnssec: bool = False,
     ) -> Answer:
-        """The answer to a question, with all aliases on the way. With `check` it is validated, if there are trust
+        """The answer to a question, with all aliases on the way, in so many seconds or as `Work` allows. With `check` it is validated, if there are trust
         anchors; with `dnssec` signatures and proofs are among the records. Raises DNS_Soft_Error if nobody can tell."""
         validator = self.validator if check else None
-        return self._resolve(name, rtype, Work(time.monotonic() + seconds), cached, True, validator, dnssec)
+        work = seconds if isinstance(seconds, Work) else Work(time.monotonic() + seconds)
+        return self._resolve(name, rtype, work, cached, True, validator, dnssec)
 
     def fetch(self, name: bytes, rtype: int, work: Work) -> Found:
         """One step for the validator, from the cache or from the servers. DS records are taken from a delegation, too."""
