@@ -241,7 +241,7 @@ TEXTS = [
     ("NSEC", "b.example. A MX TYPE65280"),
     ("NSEC3", "1 1 12 AABB 2VPTU5TIMAMQTTGL4LUU9KG21E0AOR3S A RRSIG"),
     ("NSEC3PARAM", "1 0 0 -"),
-    ("HTTPS", r'1 . alpn="h2,f\\\\oo\\,bar" port=8443 ipv4hint=192.0.2.1 ech=AAQBAgME ipv6hint=2001:db8::1 key9="x"'),
+    ("HTTPS", r'1 . alpn="h2,f\\\\oo\\,bar" port=8443 ipv4hint=192.0.2.1 ech=AAQBAgME ipv6hint=2001:db8::1 key99="x"'),
     ("SVCB", "1 a. mandatory=alpn,port alpn=\"h2\" no-default-alpn port=1"),
     ("CAA", '0 issue "ca.example"'),
     ("APL", "1:192.0.2.0/24 !2:2001:db8::/32"),

@@ -1,5 +1,6 @@
-"""Servers that lose datagrams, refuse questions, are no authority, or leave something out: the resolver still finds what
-others of the field find. Servers are functions; pauses are made short, and no test depends on how long they are."""
+"""Servers that lose datagrams, refuse questions, are no authority, or leave something out: the resolver still finds
+what others of the field find. Servers are functions; pauses are made short, and no test depends on how long they
+are."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from dns_support import in_loop, name
 import coro
 from coro.dns import DNS_Error, DNS_Validation_Unavailable
 from coro.dns._dnssec import signatures
+from coro.dns._dnssec.anchors import anchors_of
 from coro.dns._dnssec.denial import INSECURE, PROVEN, Denial
 from coro.dns._dnssec.signatures import Budget, Key, RRset, Spent, check, digest_matches, signed_data
-from coro.dns._dnssec.anchors import anchors_of
 from coro.dns._recursive import recursor
 from coro.dns._recursive.store import Entry, Signed
 from coro.dns.cache import dns_cache, root_anchors

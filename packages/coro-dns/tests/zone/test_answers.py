@@ -29,7 +29,7 @@ sub NS ns.other
 ns.sub A 192.0.2.5
 ns.other A 192.0.2.6
 hidden.sub A 192.0.2.7
-sub DS 1 13 2 00
+sub DS 1 13 99 00
 mx MX 1 www
 mx MX 2 hidden.sub
 """
@@ -104,7 +104,7 @@ def test_delegations():
         assert additional == ["ns.sub.test A 192.0.2.5", "ns.other.test A 192.0.2.6"]
         assert found.needed == 1  # RFC 9471: those below the delegation
     found, answers, authority, _ = asked("sub.test", "DS")
-    assert (found.authoritative, answers) == (True, ["sub.test DS 1 13 2 00"])
+    assert (found.authoritative, answers) == (True, ["sub.test DS 1 13 99 00"])
     assert not asked("x.sub.test", "DS")[0].authoritative
 
 

@@ -22,7 +22,8 @@ __all__ = ["Clients", "Streams", "packed"]
 SHARE = 4  # a client has a quarter of the places
 #: Seconds of its share of work that a network may cause at once.
 BURST = 10.0
-#: A silent connection is closed after this share of the idle time when all places are taken, and no sooner than seconds.
+#: When all places are taken, a silent connection is closed after this share of the idle time, but not before so many
+#: seconds.
 IDLE_LEAST, IDLE_SECONDS = 0.02, 0.2
 
 

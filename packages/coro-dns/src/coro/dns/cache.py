@@ -106,8 +106,8 @@ class dns_cache:
     itself.
 
     With ``trust_anchors`` answers are validated (DNSSEC, :rfc:`4035`): texts of zone files with DS or DNSKEY records,
-    like ``root_anchors``; comments and parentheses may be in them. What is wrong then is a DNS_Bogus_Error. Needs the extra ``coro-dns[dnssec]``; without
-    it questions raise DNS_Validation_Unavailable.
+    like ``root_anchors``; comments and parentheses may be in them. What is wrong then is a DNS_Bogus_Error. Needs the
+    extra ``coro-dns[dnssec]``; without it questions raise DNS_Validation_Unavailable.
 
     Raises ValueError for an address or an anchor that is none.
     """
@@ -180,9 +180,9 @@ class dns_cache:
         ``qname`` is text or a name in wire form, ``qtype`` a name (``"MX"``) or number; ``timeout`` is in seconds, for
         everything together. With ``no_cache`` the cache is not looked at. Without ``check`` nothing is validated, with
         ``dnssec`` signatures and proofs are there, too, if the cache has trust anchors. ``charge`` is called with what
-        the question has cost, whether there is an answer or not: datagrams sent, and signatures checked. Raises DNS_Soft_Error if nobody
-        can tell, of that DNS_Bogus_Error if the answer is not signed as it has to be, DNS_Malformed_Qname_Error for
-        what is no name, ValueError for an unknown type.
+        the question has cost, whether there is an answer or not: datagrams sent, and signatures checked. Raises
+        DNS_Soft_Error if nobody can tell, of that DNS_Bogus_Error if the answer is not signed as it has to be,
+        DNS_Malformed_Qname_Error for what is no name, ValueError for an unknown type.
         """
         rtype = number_of(qtype)
         try:

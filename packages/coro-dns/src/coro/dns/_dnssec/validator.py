@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import coro
-from coro.dns import _wire
 from coro.dns._dnssec.denial import DS, INSECURE, NS, NSEC, NSEC3, PROVEN, SOA, Denial
 from coro.dns._dnssec.signatures import Budget, Key, RRset, Signature, Spent, check, is_supported, named_keys
 from coro.dns._recursive.store import Entry, Found, Signed
@@ -284,9 +283,7 @@ class Validator:
 
     # -- the chain
 
-    def _keys_above(
-        self, signer: bytes, name: bytes, work: Work, budget: Budget
-    ) -> tuple[bytes, tuple[Key, ...]]:
+    def _keys_above(self, signer: bytes, name: bytes, work: Work, budget: Budget) -> tuple[bytes, tuple[Key, ...]]:
         """The zone that has signed, or else the deepest one at or above the name, and its keys. If that cannot be found
         out because servers fail, another server may still have signatures."""
         if signer:

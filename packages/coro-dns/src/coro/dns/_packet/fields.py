@@ -71,12 +71,20 @@ FIELDS: dict[int, str] = {
     63: "lbbe",  # ZONEMD, RFC 8976
     64: "hMp",  # SVCB, RFC 9460
     65: "hMp",  # HTTPS
+    66: "ybhM",  # DSYNC, RFC 9859
+    67: "m",  # HHIT, RFC 9886
+    68: "m",  # BRID
     99: "S",  # SPF, RFC 4408
+    105: "h4",  # L32, RFC 6742; the texts of NID, L64 and AMTRELAY are in `unusual.py`
+    107: "hM",  # LP
     249: "Nllhhqq",  # TKEY, RFC 2930
     250: "Nthqhhq",  # TSIG, RFC 8945
     256: "hhr",  # URI, RFC 7553
     257: "bur",  # CAA, RFC 8659
     258: "S",  # AVC
+    261: "S",  # RESINFO, RFC 9606
+    262: "S",  # WALLET
+    263: "S",  # CLA
     32768: "hbbe",  # TA
     32769: "hbbe",  # DLV, RFC 4431
 }

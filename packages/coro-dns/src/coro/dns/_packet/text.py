@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import calendar
 import ipaddress
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +28,10 @@ _TOKEN = re.compile(
     r'\s+|;[^\n]*|([()])|((?:="(?:[^"\\]|\\.)*"|[^\s;()"\\]|\\\d{3}|\\[^\d])+)|"((?:[^"\\]|\\.)*)"', re.S
 )
 _PLAIN = frozenset(range(32, 127)) - set(b'"\\')
-_PARAMETERS = ("mandatory", "alpn", "no-default-alpn", "port", "ipv4hint", "ech", "ipv6hint", "dohpath", "ohttp")
+#: Of services, by their numbers (IANA, "DNS Service Bindings (SVCB)").
+_PARAMETERS = ("mandatory", "alpn", "no-default-alpn", "port", "ipv4hint", "ech", "ipv6hint", "dohpath", "ohttp",
+               "tls-supported-groups", "docpath")  # fmt: skip
+_MANDATORY, _ALPN, _NO_DEFAULT_ALPN, _GROUPS, _DOCPATH = 0, 1, 2, 9, 10
 
 #: Numbers that may be words: of algorithms (RFC 4034, appendix A.1, and IANA) and of certificates (RFC 4398).
 _ALGORITHMS = {
@@ -38,10 +42,25 @@ _ALGORITHMS = {
 }  # fmt: skip
 _CERTIFICATES = {"PKIX": 1, "SPKI": 2, "PGP": 3, "IPKIX": 4, "ISPKI": 5, "IPGP": 6, "ACPKIX": 7, "IACPKIX": 8,
                  "URI": 253, "OID": 254}  # fmt: skip
+#: Digests of keys (IANA, "DNSSEC Delegation Signer (DS) Resource Record (RR) Type Digest Algorithms"), and their sizes.
+_DIGESTS = {"SHA-1": 1, "SHA1": 1, "SHA-256": 2, "SHA256": 2, "GOST": 3, "SHA-384": 4, "SHA384": 4, "GOST12": 5,
+            "SM3": 6}  # fmt: skip
+_DIGEST_SIZES = {1: 20, 2: 32, 3: 32, 4: 48, 5: 32, 6: 32}
+_DS = frozenset((43, 59, 32768, 32769))
+#: Flags and protocols of KEY records (RFC 2535, sections 7.1 and 3.1.3); several flags are joined by "|".
+_KEY_FLAGS = {
+    "NOCONF": 0x4000, "NOAUTH": 0x8000, "NOKEY": 0xC000, "FLAG2": 0x2000, "EXTEND": 0x1000, "FLAG4": 0x0800,
+    "FLAG5": 0x0400, "USER": 0, "ZONE": 0x0100, "HOST": 0x0200, "NTYP3": 0x0300, "FLAG8": 0x0080, "FLAG9": 0x0040,
+    "FLAG10": 0x0020, "FLAG11": 0x0010, **{f"SIG{i}": i for i in range(16)},
+}  # fmt: skip
+_KEY_PROTOCOLS = {"NONE": 0, "TLS": 1, "EMAIL": 2, "DNSSEC": 3, "IPSEC": 4, "ALL": 255}
 #: Type -> which of its words may be such a word.
 _WORDS = {
-    **{rtype: {1: _ALGORITHMS} for rtype in (24, 43, 46, 59, 32768, 32769)},
-    **{rtype: {2: _ALGORITHMS} for rtype in (25, 48, 60)},
+    66: {1: {"NOTIFY": 1}},  # schemes of DSYNC (RFC 9859)
+    **{rtype: {1: _ALGORITHMS} for rtype in (24, 46)},
+    **{rtype: {1: _ALGORITHMS, 2: _DIGESTS} for rtype in _DS},
+    **{rtype: {2: _ALGORITHMS} for rtype in (48, 60)},
+    25: {1: _KEY_PROTOCOLS, 2: _ALGORITHMS},
     37: {0: _CERTIFICATES, 2: _ALGORITHMS},
 }
 
@@ -136,10 +155,14 @@ def _prefix(item: tuple[int, int, bool, bytes]) -> str:
     return f"{'!' if negated else ''}{family}:{address}/{prefix}"
 
 
-def _keys(data: bytes) -> list[str]:
+def _even(data: bytes) -> bytes:
     if len(data) % 2 or not data:
-        raise UnpackError("a list of keys of an odd length")
-    return [_key_text(int.from_bytes(data[i : i + 2], "big")) for i in range(0, len(data), 2)]
+        raise UnpackError("a list of numbers of an odd length")
+    return data
+
+
+def _keys(data: bytes) -> list[str]:
+    return [_key_text(int.from_bytes(data[i : i + 2], "big")) for i in range(0, len(_even(data)), 2)]
 
 
 def _key_text(number: int) -> str:
@@ -165,7 +188,9 @@ def _parameter(key: int, data: bytes) -> str:
     name = _key_text(key)
     if key == 0:
         return f"{name}={','.join(_keys(data))}"
-    if key == 1:
+    if key == _GROUPS:
+        return f"{name}={','.join(str(int.from_bytes(data[i : i + 2], 'big')) for i in range(0, len(_even(data)), 2))}"
+    if key == _ALPN or key == _DOCPATH and data:
         parts = codec.strings_of(data)
         listed = b",".join(part.replace(b"\\", b"\\\\").replace(b",", b"\\,") for part in parts)
         return f"{name}={quoted(listed)}"
@@ -230,6 +255,7 @@ def rdata_to_text(rtype: int, data: bytes, klass: int = 1) -> str:
             if not any(kind in "emH" and value == b"" for kind, value in zip(kinds, fields, strict=True)):
                 words = (_TO_TEXT[kind](value) for kind, value in zip(kinds, fields, strict=True))
                 text = " ".join(filter(None, words))
+                _check_values(rtype, data)
                 # these can be written in more ways than the text has, and signatures are about the bytes
                 if not _MANY_WAYS & set(kinds) or rdata_from_text(rtype, text, "", klass) == data:
                     return text
@@ -302,6 +328,8 @@ def _from_parameter(text: str) -> tuple[int, bytes]:
     if value[:1] == '"' and value[-1:] == '"' and len(value) > 1:
         value = value[1:-1]
     data = bytes_of_token(value)
+    if name[:3].lower() == "key":  # RFC 9460, section 2.1: the bytes, whether the number has a name or not
+        return key, data
     if key in (2, 8):
         if data:
             raise PackError(f"{name} has no value")
@@ -309,12 +337,21 @@ def _from_parameter(text: str) -> tuple[int, bytes]:
     if key < 7 and not data:
         raise PackError(f"{name} needs a value")
     plain = data.decode("latin-1")
-    if key == 0:
+    if key == _MANDATORY:
         return key, b"".join(codec.pack16bit(n) for n in sorted(_key_number(one) for one in plain.split(",")))
-    if key == 1:
+    if key == _GROUPS:
+        groups = plain.split(",")
+        if not all(one.isdigit() and one.isascii() and int(one[:6]) < 65536 for one in groups) or (
+            len(set(groups)) < len(groups)
+        ):
+            raise PackError(f"expected numbers of groups, with commas and each once, not {plain!r}")
+        return key, b"".join(codec.pack16bit(int(one)) for one in groups)
+    if key == _DOCPATH and not data:
+        return key, b""
+    if key in (_ALPN, _DOCPATH):
         items = _listed(data)
         if not items or any(len(item) > 255 for item in items):
-            raise PackError(f"expected protocols of up to 255 bytes, with commas, not {text!r}")
+            raise PackError(f"expected words of up to 255 bytes, with commas, not {text!r}")
         return key, b"".join(bytes([len(item)]) + item for item in items)
     if key == 3:
         if not plain.isdigit() or not plain.isascii() or int(plain) > 65535:
@@ -329,6 +366,40 @@ def _from_parameter(text: str) -> tuple[int, bytes]:
     return key, from_base64(plain) if key == 5 else data
 
 
+def _from_parameters(words: Words) -> list[tuple[int, bytes]]:
+    """Parameters that belong together (RFC 9460, sections 7.1 and 8). Raises PackError."""
+    pairs = [_from_parameter(word) for word in words.rest()]
+    keys = {key for key, _ in pairs}
+    for key, data in pairs:
+        if key == _MANDATORY:
+            if len(data) % 2 or not data:
+                raise PackError("expected keys of two bytes each as mandatory")
+            wanted = [int.from_bytes(data[i : i + 2], "big") for i in range(0, len(data), 2)]
+            if _MANDATORY in wanted or sorted(set(wanted)) != wanted:
+                raise PackError("mandatory has each key once, in ascending order, and not itself")
+            missing = [_key_text(one) for one in wanted if one not in keys]
+            if missing:
+                raise PackError(f"mandatory keys that are not there: {', '.join(missing)}")
+        elif key == _NO_DEFAULT_ALPN and _ALPN not in keys:
+            raise PackError("no-default-alpn needs alpn beside it")
+        if key < len(_PARAMETERS):
+            try:
+                _parameter(key, data)
+            except UnpackError as e:
+                raise PackError(f"{_key_text(key)}: {e}") from None
+    return pairs
+
+
+def _from_key_flags(word: str) -> str:
+    """The flags of a KEY record as a number, if they are words."""
+    flags = 0
+    for one in word.upper().split("|"):
+        if one not in _KEY_FLAGS:
+            return word
+        flags |= _KEY_FLAGS[one]
+    return str(flags)
+
+
 _FROM_TEXT: dict[str, Callable[[Words], Any]] = {
     **dict.fromkeys("bhlt", number),
     **dict.fromkeys("46", Words.next),
@@ -341,7 +412,7 @@ _FROM_TEXT: dict[str, Callable[[Words], Any]] = {
     "H": lambda words: _from_base32(words.next()),
     "q": lambda words: b"" if (word := words.next()) == "-" else from_base64(word),
     "w": lambda words: [_known_type(word) for word in words.rest()],
-    "p": lambda words: [_from_parameter(word) for word in words.rest()],
+    "p": _from_parameters,
     "g": lambda words: [_from_prefix(word) for word in words.rest()],
     "y": _from_type,
     "i": _from_time,
@@ -383,7 +454,28 @@ def rdata_from_text(rtype: int, text: str | Sequence[str], origin: str = "", kla
     for at, known in _WORDS.get(rtype, {}).items():
         if at < len(words.words) and words.words[at].upper() in known:
             words.words = [*words.words[:at], str(known[words.words[at].upper()]), *words.words[at + 1 :]]
+    if rtype == 25 and words.words:
+        words.words = [_from_key_flags(words.words[0]), *words.words[1:]]
     data = codec.data_of(rtype, [_FROM_TEXT[kind](words) for kind in kinds], klass)
     if words.at != len(words.words):
         raise PackError(f"more than belongs to the type {type_text(rtype)}: {words.words[words.at]!r}")
+    _check_values(rtype, data)
     return data
+
+
+def _check_values(rtype: int, data: bytes) -> None:
+    """What fields one by one cannot show: digests have the length of their kind, places are on earth, URIs not empty.
+    Raises PackError."""
+    if rtype in _DS and len(data) >= 4:
+        size = _DIGEST_SIZES.get(data[3])
+        if size is not None and len(data) - 4 != size:
+            raise PackError(f"expected a digest of {size} bytes for the kind {data[3]}, not {len(data) - 4}")
+        if rtype == 43 and data[3] == 0:
+            raise PackError("expected a kind of digest that is not 0, which only CDS records have (RFC 8078)")
+    elif rtype == 27:
+        texts = [one.decode("latin-1") for one in codec.strings_of(data)]
+        for text, most in zip(texts, (90.0, 180.0, math.inf), strict=True):
+            if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text, re.ASCII) is None or abs(float(text)) > most:
+                raise PackError(f"expected degrees up to 90, up to 180, and metres, not {text!r}")
+    elif rtype == 256 and len(data) == 4:
+        raise PackError("expected a URI behind its priority and weight (RFC 7553, section 4.4)")

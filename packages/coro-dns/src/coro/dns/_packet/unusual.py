@@ -1,5 +1,6 @@
 """Texts of the types whose data is not just one field after the other: LOC (RFC 1876), WKS (RFC 1035, section 3.4.2),
-NXT (RFC 2535, section 5.2), IPSECKEY (RFC 4025), HIP (RFC 8005), EUI48 and EUI64 (RFC 7043).
+NXT (RFC 2535, section 5.2), IPSECKEY (RFC 4025), HIP (RFC 8005), NID and L64 (RFC 6742), EUI48 and EUI64 (RFC 7043),
+AMTRELAY (RFC 8777).
 
 A function each way for each type. Data that its text could not give back exactly (a size of LOC that is written in an
 unusual way, an unknown kind of gateway) is left to the caller, who writes it as ``\\# LENGTH HEX``.
@@ -173,31 +174,40 @@ def _nxt_data(words: Words) -> bytes:
 # -- IPSECKEY, HIP: keys, and where to go with them
 
 
+def _gateway_text(kind: int, data: bytes) -> tuple[str, bytes]:
+    """Where to go: nowhere, an address or a name; and the bytes behind it."""
+    size = {0: 0, 1: 4, 2: 16, 3: _name_size(data, 0) if kind == 3 else 0}.get(kind)
+    if size is None or len(data) < size:
+        raise UnpackError("a gateway of an unknown kind, or cut off")
+    raw = data[:size]
+    return "." if not kind else _name_text(raw) if kind == 3 else str(ipaddress.ip_address(raw)), data[size:]
+
+
+def _gateway_data(kind: int, gateway: str, origin: str) -> bytes:
+    if kind > 3 or not kind and gateway != ".":
+        raise PackError(f"expected a gateway of the kinds 1 to 3, or 0 and a dot, not {kind} and {gateway!r}")
+    if kind == 3:
+        return _name_data(gateway, origin)
+    if not kind:
+        return b""
+    try:
+        return (ipaddress.IPv4Address if kind == 1 else ipaddress.IPv6Address)(gateway).packed
+    except ValueError as e:
+        raise PackError(str(e)) from None
+
+
 def _ipseckey_text(data: bytes) -> str:
     if len(data) < 3:
         raise UnpackError("the data of an IPSECKEY record is too short")
     precedence, kind, algorithm = data[:3]
-    size = {0: 0, 1: 4, 2: 16, 3: _name_size(data, 3) if kind == 3 else 0}.get(kind)
-    if size is None or len(data) < 3 + size:
-        raise UnpackError("a gateway of an unknown kind, or cut off")
-    raw, key = data[3 : 3 + size], data[3 + size :]
-    gateway = "." if not kind else _name_text(raw) if kind == 3 else str(ipaddress.ip_address(raw))
+    gateway, key = _gateway_text(kind, data[3:])
     return f"{precedence} {kind} {algorithm} {gateway} {base64.b64encode(key).decode()}".rstrip()
 
 
 def _ipseckey_data(words: Words) -> bytes:
     precedence, kind, algorithm = (_up_to(words, 8) for _ in range(3))
     gateway = words.next()
-    if kind > 3 or not kind and gateway != ".":
-        raise PackError(f"expected a gateway of the kinds 1 to 3, or 0 and a dot, not {kind} and {gateway!r}")
-    raw = b""
-    if kind == 3:
-        raw = _name_data(gateway, words.origin)
-    elif kind:
-        try:
-            raw = (ipaddress.IPv4Address if kind == 1 else ipaddress.IPv6Address)(gateway).packed
-        except ValueError as e:
-            raise PackError(str(e)) from None
+    raw = _gateway_data(kind, gateway, words.origin)
     return bytes((precedence, kind, algorithm)) + raw + from_base64("".join(words.rest()))
 
 
@@ -234,6 +244,39 @@ def _hip_data(words: Words) -> bytes:
     return bytes((len(tag), algorithm)) + len(key).to_bytes(2, "big") + tag + key + servers
 
 
+# -- AMTRELAY: where multicast comes through
+
+
+def _amtrelay_text(data: bytes) -> str:
+    if len(data) < 2:
+        raise UnpackError("the data of an AMTRELAY record is too short")
+    relay, rest = _gateway_text(data[1] & 127, data[2:])
+    if rest:
+        raise UnpackError("bytes behind the relay")
+    return f"{data[0]} {data[1] >> 7} {data[1] & 127} {relay}"
+
+
+def _amtrelay_data(words: Words) -> bytes:
+    precedence, discovery, kind = (_up_to(words, bits) for bits in (8, 1, 7))
+    return bytes((precedence, discovery << 7 | kind)) + _gateway_data(kind, words.next(), words.origin)
+
+
+# -- NID, L64: halves of IPv6 addresses
+
+
+def _half_text(data: bytes) -> str:
+    if len(data) != 10:
+        raise UnpackError(f"expected 10 bytes, not {len(data)}")
+    return f"{int.from_bytes(data[:2], 'big')} {data[2:].hex(':', 2)}"
+
+
+def _half_data(words: Words) -> bytes:
+    preference, text = _up_to(words, 16), words.next()
+    if re.fullmatch(r"[0-9A-Fa-f]{1,4}(:[0-9A-Fa-f]{1,4}){3}", text, re.ASCII) is None:
+        raise PackError(f"expected four groups of hexadecimal digits with : between them, not {text!r}")
+    return codec.pack16bit(preference) + b"".join(codec.pack16bit(int(one, 16)) for one in text.split(":"))
+
+
 # -- EUI48, EUI64: addresses of network cards
 
 
@@ -257,6 +300,9 @@ UNUSUAL: dict[int, tuple[Callable[[bytes], str], Callable[[Words], bytes]]] = {
     30: (_nxt_text, _nxt_data),
     45: (_ipseckey_text, _ipseckey_data),
     55: (_hip_text, _hip_data),
+    104: (_half_text, _half_data),
+    106: (_half_text, _half_data),
     108: (lambda data: _eui_text(data, 6), lambda words: _eui_data(words, 6)),
     109: (lambda data: _eui_text(data, 8), lambda words: _eui_data(words, 8)),
+    260: (_amtrelay_text, _amtrelay_data),
 }

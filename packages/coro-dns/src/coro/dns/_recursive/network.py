@@ -29,8 +29,8 @@ Address = tuple[str, int]
 EDNS_SIZE = 1232  # dnsflagday.net/2020: what passes every path unfragmented
 #: Seconds to wait for a server nothing is known of, at least, and at most.
 FIRST, LEAST, MOST = 0.4, 0.2, 3.0
-#: Each fourth try of a question goes over TCP: there are paths that lose all datagrams, or all long ones. It has time for
-#: a second SYN, which the kernel sends after a second. A connection after a truncated reply has `TCP_MOST` seconds.
+#: Each fourth try of a question goes over TCP: there are paths that lose all datagrams, or all long ones. It has time
+#: for a second SYN, which the kernel sends after a second. A connection after a truncated reply has `TCP_MOST` seconds.
 TCP_TURN, TCP_TRY, TCP_MOST = 4, 2.5, 4.0
 #: For so long a server that did not answer three times in a row is asked after all others only.
 DEAD = 60.0

@@ -185,14 +185,16 @@ class Recursor:
         check: bool = True,
         dnssec: bool = False,
     ) -> Answer:
-        """The answer to a question, with all aliases on the way, in so many seconds or as `Work` allows. With `check` it is validated, if there are trust
-        anchors; with `dnssec` signatures and proofs are among the records. Raises DNS_Soft_Error if nobody can tell."""
+        """The answer to a question, with all aliases on the way, in so many seconds or as `Work` allows. With `check`
+        it is validated, if there are trust anchors; with `dnssec` signatures and proofs are among the records. Raises
+        DNS_Soft_Error if nobody can tell."""
         validator = self.validator if check else None
         work = seconds if isinstance(seconds, Work) else Work(time.monotonic() + seconds)
         return self._resolve(name, rtype, work, cached, True, validator, dnssec)
 
     def fetch(self, name: bytes, rtype: int, work: Work) -> Found:
-        """One step for the validator, from the cache or from the servers. DS records are taken from a delegation, too."""
+        """One step for the validator, from the cache or from the servers. DS records are taken from a delegation,
+        too."""
         found = self._look(name, rtype)
         if found is None and rtype == DS:
             delegation = self.delegations.get(name)
@@ -575,9 +577,9 @@ class Recursor:
 
     @staticmethod
     def _doubt(zone: Delegation, name: bytes, rtype: int, reply: _wire.Message, forward: bool) -> int:
-        """0 for a reply to be read at once. Otherwise it is believed if there is no better one: DOUBTFUL for an answer of
-        a server that is no authority (load balancers and forwarders in the place of name servers do not say that they
-        are one), EMPTY for an empty reply, which some servers give for what they do not know."""
+        """0 for a reply to be read at once. Otherwise it is believed if there is no better one: DOUBTFUL for an answer
+        of a server that is no authority (load balancers and forwarders in the place of name servers do not say that
+        they are one), EMPTY for an empty reply, which some servers give for what they do not know."""
         has_answer = any(
             owner == name and kind in (rtype, CNAME) or kind == DNAME and below(name, owner)
             for owner, kind, *_ in reply.answer
