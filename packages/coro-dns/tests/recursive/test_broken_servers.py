@@ -295,6 +295,61 @@ def test_an_alias_that_is_too_long():
             r.resolve(name("a.other.test"), A)
 
 
+@pytest.mark.parametrize("kind, owner", [(A, "www.test"), (CNAME, "www.test"), (DNAME, "www.test"), (DNAME, "bank")])
+@in_loop
+def test_records_beside_an_error_are_no_answer(kind, owner):
+    """YXDOMAIN is about a DNAME above the name. With anything else it is an error, and nothing of it is kept."""
+
+    def server(query):
+        return reply(query, [record(owner, kind, "6.6.6.6" if kind == A else "evil")], rcode=6)
+
+    with fakes({1: lambda query: refer(query, "test", 2), 2: server}) as servers:
+        r = recursor(servers)
+        with pytest.raises(DNS_Soft_Error, match="response code 6"):
+            r.resolve(name("www.test"), A)
+        assert r.entries.keys() == []
+
+
+@pytest.mark.parametrize("flags", [0, 0x80])
+@in_loop
+def test_a_delegation_with_a_proof_is_followed_at_once(flags):
+    """The proof that a zone is not signed makes no denial of its delegation: one of the servers above is asked."""
+    proof = record("test", 47, name("z") + b"\0\1\x20")
+
+    def root(query):
+        return reply(
+            query, (), [record("test", NS, "ns.test"), proof], [record("ns.test", A, f"{NET}.4")], aa=False, flags=flags
+        )
+
+    with fakes({1: root, 2: root, 3: root, 4: answers}) as servers:
+        r = Recursor([(f"{NET}.{number}", servers.port) for number in (1, 2, 3)], port=servers.port)
+        assert found(r, "www.test") == HERE
+        assert len([number for number, *_ in servers.asked if number < 4]) == 1
+
+
+@in_loop
+def test_answers_out_of_a_cache_are_taken_last():
+    """A server that recurses and is no authority says what others have told it. One whose address has to be looked for
+    is better."""
+
+    def root(query):
+        if query.qname.endswith(name("other")):
+            return refer(query, "other", 3)
+        servers_of_test = [record("test", NS, "ns.test"), record("test", NS, "ns.other")]
+        return reply(query, (), servers_of_test, [record("ns.test", A, f"{NET}.2")], aa=False)
+
+    def recursing(query):
+        return answers(query, "6.6.6.6", aa=False, flags=0x80)
+
+    def other(query):
+        return answers(query, f"{NET}.4" if query.qname == name("ns.other") else "6.6.6.6")
+
+    with fakes({1: root, 2: recursing, 3: other, 4: answers}) as servers:
+        assert found(recursor(servers), "www.test") == HERE
+    with fakes({1: root, 2: recursing, 3: other, 4: lambda query: reply(query, rcode=2)}) as servers:
+        assert found(recursor(servers), "www.test") == (0, [bytes((6, 6, 6, 6))]), "if nobody else says anything"
+
+
 @in_loop
 def test_a_delegation_ends_with_the_one_above():
     """The grandchild of a zone that is taken away does not outlive it, however long its own TTL."""

@@ -47,7 +47,7 @@ A, NS, CNAME, SOA, AAAA, DNAME, DS, RRSIG, NSEC, NSEC3 = 1, 2, 5, 6, 28, 39, 43,
 NXDOMAIN, REFUSED, YXDOMAIN = 3, 5, 6
 IN = 1
 RA = 0x80
-DOUBTFUL, EMPTY = 1, 2
+DOUBTFUL, RECURSED, EMPTY = 1, 2, 3
 SIZES = {A: 4, AAAA: 16}
 ROOT = b"\0"
 
@@ -527,7 +527,7 @@ class Recursor:
                 errors.append(f"{server[0]}: an address of a wrong length")
                 only_lame = False
                 continue
-            if reply.rcode not in (0, NXDOMAIN) and (reply.rcode != YXDOMAIN or not reply.answer):
+            if reply.rcode not in (0, NXDOMAIN) and not self._is_too_long(zone, name, reply):
                 if minimised:
                     return None
                 # It counts for this question: a server may refuse a type, and know all others.
@@ -576,10 +576,19 @@ class Recursor:
         self.lame[zone.zone, server] = time.monotonic() + LAME_FOR
 
     @staticmethod
+    def _is_too_long(zone: Delegation, name: bytes, reply: _wire.Message) -> bool:
+        """Does the reply show that an alias leads to an impossible name? YXDOMAIN with other records is an error."""
+        return reply.rcode == YXDOMAIN and any(
+            kind == DNAME and klass == IN and owner != name and below(name, owner) and below(owner, zone.zone)
+            for owner, kind, klass, *_ in reply.answer
+        )
+
+    @staticmethod
     def _doubt(zone: Delegation, name: bytes, rtype: int, reply: _wire.Message, forward: bool) -> int:
         """0 for a reply to be read at once. Otherwise it is believed if there is no better one: DOUBTFUL for an answer
-        of a server that is no authority (load balancers and forwarders in the place of name servers do not say that
-        they are one), EMPTY for an empty reply, which some servers give for what they do not know."""
+        of a server that is no authority (load balancers in the place of name servers do not say that they are one),
+        RECURSED if it recurses, so that the answer comes from somebody else's cache, EMPTY for an empty reply, which
+        some servers give for what they do not know. A delegation is none of these, whatever proof is in it."""
         has_answer = any(
             owner == name and kind in (rtype, CNAME) or kind == DNAME and below(name, owner)
             for owner, kind, *_ in reply.answer
@@ -592,7 +601,10 @@ class Recursor:
             return EMPTY if reply.authoritative or forward or not reply.flags & RA else 0
         if forward or reply.authoritative:
             return 0
-        return DOUBTFUL if has_answer or has_soa or kinds & {NSEC, NSEC3} or reply.rcode == NXDOMAIN else 0
+        is_denial = has_soa or (bool(kinds & {NSEC, NSEC3}) and NS not in kinds) or reply.rcode == NXDOMAIN
+        if not has_answer and not is_denial:
+            return 0
+        return RECURSED if reply.flags & RA else DOUBTFUL
 
     def _ask_parent(self, zone: Delegation, work: Work) -> bool:
         """Ask the servers of the zone above for addresses of servers that are below the zone itself: they should have
