@@ -47,6 +47,7 @@ def fork() -> int:
 #: Rooms with something that belongs to the parent, in the order in which their ``_after_fork_in_child()`` is called.
 #: One that was not imported has nothing. The emulation is last: it may start a thread.
 _TABLES = (
+    "coro._runtime.escalation",
     "coro.offload",
     "coro._poll.children",
     "coro._introspection.watchdog",

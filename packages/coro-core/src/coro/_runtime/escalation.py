@@ -161,6 +161,3 @@ def _after_fork_in_child() -> None:
     if _watch is not None:
         scheduler._count_own_os_threads(-1)  # that OS thread has not come along
     _count, _watch = 0, None
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
