@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coro.rpc import DecodeError, EncodeError
+from coro.rpc import plain as plain_client
 from coro.rpc._wire import values
 from coro.rpc.codecs import JSON, MessagePack, Pickle
 
@@ -76,6 +77,8 @@ def through(codec: Any, value: Any) -> Any:
 def test_every_plain_value_passes(value: Any) -> None:
     got = through(Pickle(), value)
     assert got == value and type(got) is type(value)
+    got = plain_client._loads(pickle.dumps(value, 5))  # what the client in one file reads
+    assert got == value and type(got) is type(value)
 
 
 @given(plain, st.integers(0, 5))
@@ -118,6 +121,10 @@ def test_damaged_pickles(value: Any, data: Any) -> None:
     try:
         Pickle(max_memory=1 << 20).decode(bytes(wire), [])
     except DecodeError:
+        pass
+    try:
+        plain_client._loads(bytes(wire))
+    except plain_client.DecodeError:
         pass
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 import enum
 import gc
-import io
 import json
 import os
 import pickle
@@ -409,12 +408,26 @@ def test_no_traceback_and_no_path_reaches_a_stranger() -> None:
         assert "/" not in text and ".py" not in text
 
 
-def test_the_unpickler_of_the_plain_client_finds_no_name() -> None:
+def test_the_plain_client_finds_no_name_and_refuses_what_costs_too_much() -> None:
     from coro.rpc import plain
 
-    for data in HOSTILE.values():
-        with pytest.raises(Exception):  # noqa: B017 - whatever it is, nothing was called
-            plain._Unpickler(io.BytesIO(data)).load()
+    bombs = {
+        "a length": b"\x80\x05\x96" + (3 << 30).to_bytes(8, "little") + b"x.",
+        "a hash": b"\x80\x05](K\x01\x85\x94"
+        + b"".join(b"h" + bytes([i]) * 1 + b"h" + bytes([i]) + b"\x86\x94" for i in range(50))
+        + b"e}(h\x32K\x01u\x86.",
+        "one hash": pickle.dumps({i * (2**61 - 1) * 2**10: None for i in range(1, 4000)}, 5),
+        "one hash, in a set": pickle.dumps({i * (2**61 - 1) * 2**10 for i in range(1, 4000)}, 5),
+        "depth": b"\x80\x05)" + b"\x85" * 100_000 + b".",
+        "marks": b"\x80\x05" + b"(" * 100_000 + b".",
+        "objects": b"\x80\x05](" + b"\x8f" * 2_000_000 + b"e.",
+        "a memo": b"\x80\x05Nr\xff\xff\xff\x7f.",
+        "a reference": b"\x80\x05j\xff\xff\xff\x7f.",
+        "filled later": b"\x80\x05(]\x94h\x00K\x01at.",
+    }
+    for data in (*HOSTILE.values(), *bombs.values(), b"", b"\x80", b"\x80\x05", b"\x80\x05N"):
+        with pytest.raises(plain.DecodeError, match="expected"):
+            plain._loads(data)
 
 
 @coro_test

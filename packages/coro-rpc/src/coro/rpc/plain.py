@@ -16,7 +16,6 @@ from __future__ import annotations
 import collections
 import hashlib
 import hmac
-import io
 import json
 import pickle
 import secrets
@@ -30,7 +29,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Literal, Self
 
-__all__ = ["CallTimeout", "Client", "ConnectionLost", "RemoteError", "RpcError"]
+__all__ = ["CallTimeout", "Client", "ConnectionLost", "DecodeError", "RemoteError", "RpcError"]
 
 HEADER = struct.Struct(">IBBHQ")  # length, kind, flags, zero, id
 PREAMBLE = struct.Struct(">7sBII")  # "coro-ps", version, largest packet, window
@@ -71,9 +70,248 @@ class RemoteError(RpcError):
         self.message, self.code, self.type = message, code, type
 
 
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"expected plain values, got a {module}.{name}")
+class DecodeError(RpcError):
+    """The server sent bytes that are no plain value, or that cost more to read than their size allows."""
+
+
+# What a value is worth: its opcode, and how it is read.
+_CONSTANTS = {0x4E: None, 0x88: True, 0x89: False, 0x29: ()}
+_NUMBERS = {op: struct.Struct(form) for op, form in ((0x4B, "<B"), (0x4D, "<H"), (0x4A, "<i"), (0x47, ">d"))}
+_EMPTY = {0x5D: list, 0x7D: dict, 0x8F: set}
+_TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}
+_FILLED: dict[int, tuple[type, int]] = {
+    0x65: (list, 0),
+    0x75: (dict, 0),
+    0x90: (set, 0),
+    0x61: (list, 1),
+    0x73: (dict, 2),
+}
+_SIZED: dict[int, tuple[struct.Struct, Any]] = {
+    op: (struct.Struct(form), make)
+    for forms, make in (
+        (((0x8C, "<B"), (0x58, "<I"), (0x8D, "<Q")), lambda piece: str(piece, "utf-8", "surrogatepass")),
+        (((0x43, "<B"), (0x42, "<I"), (0x8E, "<Q")), bytes),
+        (((0x96, "<Q"),), bytearray),
+        (((0x8A, "<B"), (0x8B, "<I")), lambda piece: int.from_bytes(piece, "little", signed=True)),
+    )
+    for op, form in forms
+}
+_MAX_DEPTH, _MAX_MEMORY, _KEY_WORK = 100, 1 << 28, 10_000
+_STEPS_PER_BYTE, _SPARE_STEPS, _MAX_STEPS = 8, 100_000, 20_000_000
+
+
+class _Value:
+    """A value on the stack: how deep it is, what its hash costs, and whether it may still be filled."""
+
+    __slots__ = ("depth", "fresh", "table", "value", "work")
+
+    def __init__(self, value: Any, depth: int = 1, work: int = 1, fresh: bool = True) -> None:
+        self.value, self.depth, self.work, self.fresh = value, depth, work, fresh
+        self.table: list[list[Any]] | None = None  # of a dict or set with keys that are no texts
+
+
+class _Reader:
+    """Makes plain values of a pickle of protocol 5, and counts what that costs.
+
+    Only opcodes that the pickler writes for plain values are known, so no name is looked up. A step is a value, a
+    comparison, or 64 bytes; a message may cost 8 for each of its bytes and 100 000 more. A value takes 1 to 2
+    microseconds, a slot of the model a tenth of one. Hashes of numbers and of tuples of them can be chosen so that they
+    collide: keys that are no texts first go through a model of the interpreter's table, which counts the slots that are
+    looked at."""
+
+    def __init__(self, data: bytes, buffers: list[Any]) -> None:
+        self.data, self.at, self.buffers = data, 2, iter(buffers)
+        self.stack: list[_Value] = []
+        self.memo: list[_Value] = []
+        self.marks: list[int] = []
+        self.left = min(len(data) * _STEPS_PER_BYTE + _SPARE_STEPS, _MAX_STEPS)
+        self.memory = 0
+
+    def read(self) -> Any:
+        data, stack = self.data, self.stack
+        if data[0] != 0x80 or data[1] > 5:
+            raise DecodeError("expected a pickle of protocol 5 or less, got something else")
+        while (op := data[self.at]) != 0x2E:
+            self.at += 1
+            self.left -= 1
+            if op == 0x94 and stack:  # MEMOIZE
+                self.memo.append(stack[-1])
+            else:
+                self._step(op)
+        self._take(0)
+        if self.at + 1 != len(data) or len(stack) != 1 or self.marks or next(self.buffers, None) is not None:
+            raise DecodeError("expected one value and nothing behind it")
+        return stack[0].value
+
+    def _take(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise DecodeError("expected a message that costs no more than its size allows, got keys that collide")
+
+    def _push(self, value: Any, size: int = 0, depth: int = 1, work: int = 1) -> None:
+        self.memory += 64 + size
+        if self.memory > _MAX_MEMORY or depth > _MAX_DEPTH:
+            raise DecodeError(f"expected values of {_MAX_MEMORY} bytes at most, nested {_MAX_DEPTH} deep at most")
+        self.stack.append(_Value(value, depth, work))
+
+    def _number(self, form: struct.Struct) -> Any:
+        (value,) = form.unpack_from(self.data, self.at)
+        self.at += form.size
+        return value
+
+    def _pop(self, n: int) -> list[_Value]:
+        if len(self.stack) - n < (self.marks[-1] if self.marks else 0):
+            raise DecodeError("expected a value that is there")
+        values = self.stack[len(self.stack) - n :]
+        del self.stack[len(self.stack) - n :]
+        return values
+
+    def _step(self, op: int) -> None:
+        if op in _CONSTANTS:
+            self._push(_CONSTANTS[op])
+        elif op in _NUMBERS:
+            self._push(self._number(_NUMBERS[op]))
+        elif op in _SIZED:
+            form, make = _SIZED[op]
+            size = self._number(form)
+            if size > len(self.data) - self.at:
+                raise DecodeError(f"expected a length within the message, got {size}")
+            self._take(size >> 6)
+            self._push(make(self.data[self.at : self.at + size]), size)
+            self.at += size
+        elif op == 0x68 or op == 0x6A:  # BINGET, LONG_BINGET
+            known = self.memo[self._number(struct.Struct("<B" if op == 0x68 else "<I"))]
+            self._push(known.value, 0, known.depth, known.work)
+            self.stack[-1].fresh = False
+        elif op == 0x28:  # MARK
+            if len(self.marks) > 2 * _MAX_DEPTH:
+                raise DecodeError(f"expected values nested {_MAX_DEPTH} deep at most")
+            self.marks.append(len(self.stack))
+        elif op in _EMPTY:
+            self._push(_EMPTY[op](), 200)
+        elif op in _TUPLES:
+            self._make_tuple(self._pop(_TUPLES[op]))
+        elif op == 0x74:  # TUPLE
+            self._make_tuple(self._pop_mark())
+        elif op in _FILLED:
+            kind, n = _FILLED[op]
+            self._fill(kind, self._pop(n) if n else self._pop_mark())
+        elif op == 0x91:  # FROZENSET
+            values = self._pop_mark()
+            self._push(set(), 216, work=1 + sum(one.work for one in values))
+            self._fill(set, values)
+            self.stack[-1].value = frozenset(self.stack[-1].value)
+            self.stack[-1].fresh = False
+        elif op == 0x95:  # FRAME
+            if self._number(struct.Struct("<Q")) > len(self.data) - self.at:
+                raise DecodeError("expected a length within the message")
+        elif op == 0x97:  # NEXT_BUFFER
+            self._push(next(self.buffers))
+        elif op == 0x98:  # READONLY_BUFFER
+            (value,) = self._pop(1)
+            if not isinstance(value.value, (bytes, bytearray)):
+                raise DecodeError("expected a buffer")
+            self._push(bytes(value.value))
+        else:
+            raise DecodeError(f"expected opcodes of plain values, got {op:#x} at byte {self.at - 1}")
+
+    def _pop_mark(self) -> list[_Value]:
+        mark = self.marks.pop()
+        return self._pop(len(self.stack) - mark)
+
+    def _make_tuple(self, values: list[_Value]) -> None:
+        depth = 1 + max((one.depth for one in values), default=0)
+        work = 1 + sum(one.work for one in values)
+        self._push(tuple(one.value for one in values), 8 * len(values), depth, min(work, _KEY_WORK + 1))
+
+    def _fill(self, kind: type, values: list[_Value]) -> None:
+        (target,) = self._pop(1)
+        if not target.fresh or type(target.value) is not kind:
+            raise DecodeError(f"expected items for a new {kind.__name__}")
+        into: Any = target.value
+        if kind is list:
+            into.extend(one.value for one in values)
+        elif kind is set:
+            for one in values:
+                self._look_up(target, one)
+                into.add(one.value)
+        else:
+            if len(values) % 2:
+                raise DecodeError("expected a value for each key")
+            for i in range(0, len(values), 2):
+                self._look_up(target, values[i])
+                into[values[i].value] = values[i + 1].value
+        self.memory += 48 * len(values)
+        target.depth = max((target.depth, *(one.depth + 1 for one in values)))
+        if target.depth > _MAX_DEPTH or self.memory > _MAX_MEMORY:
+            raise DecodeError(f"expected values of {_MAX_MEMORY} bytes at most, nested {_MAX_DEPTH} deep at most")
+        self.stack.append(target)
+
+    def _look_up(self, target: _Value, key: _Value) -> None:
+        """Before a key goes into a dict or set: what that costs."""
+        value = key.value
+        if key.work > _KEY_WORK:
+            raise DecodeError("expected keys that can be hashed, got one whose hash takes too long")
+        kind = type(value)
+        weight = key.work
+        if kind is str or kind is bytes:
+            weight += len(value) >> 6
+        elif kind is int:
+            weight += value.bit_length() >> 9
+        self._take(weight)
+        if target.table is None:
+            if kind is str or kind is bytes:
+                return
+            target.table = [[None] * 8, []]
+            for known in target.value:
+                self._place(target, known, 1)
+        self._place(target, value, weight)
+
+    def _place(self, target: _Value, value: Any, weight: int) -> None:
+        assert target.table is not None
+        slots, keys = target.table
+        hashed = hash(value)
+        if not self._probe(target, slots, hashed, value, weight):
+            return
+        keys.append((hashed, value))
+        if len(keys) * 5 >= len(slots) * 3:
+            slots = target.table[0] = [None] * (4 * len(slots))
+            for one in keys:
+                self._probe(target, slots, *one, 1)
+
+    def _probe(self, target: _Value, slots: list[Any], hashed: int, value: Any, weight: int) -> bool:
+        """Whether it is new; then it is there."""
+        mask = len(slots) - 1
+        perturb = hashed & 0xFFFFFFFFFFFFFFFF
+        at = perturb & mask
+        runs = isinstance(target.value, set)
+        looked_at = 0
+        most = self.left // weight
+        while looked_at <= most:
+            for slot in range(at, at + 10) if runs and at + 9 <= mask else (at,):
+                looked_at += 1
+                found = slots[slot]
+                if found is None:
+                    slots[slot] = (hashed, value)
+                    self._take(looked_at * weight)
+                    return True
+                if found[0] == hashed and found[1] == value:
+                    self._take(looked_at * weight)
+                    return False
+            perturb >>= 5
+            at = (at * 5 + perturb + 1) & mask
+        self._take(looked_at * weight)
+        return False
+
+
+def _loads(data: bytes, buffers: list[Any] | None = None) -> Any:
+    """The plain value of a pickle. Raises DecodeError."""
+    try:
+        return _Reader(data, buffers or []).read()
+    except RpcError:
+        raise
+    except Exception as e:
+        raise DecodeError(f"expected a pickle of plain values: {type(e).__name__}: {e}") from None
 
 
 class _Call:
@@ -253,8 +491,10 @@ class Client:
             return self._decode(payload, 0)
         code = payload[0] if payload else 0
         if code == EXCEPTION:
-            name, text, _, _ = self._decode(payload, 1)
-            raise RemoteError(text, code, name)
+            said = self._decode(payload, 1)
+            if not isinstance(said, (list, tuple)) or len(said) != 4:
+                raise DecodeError("expected an exception as four values, got something else")
+            raise RemoteError(str(said[1]), code, str(said[0]))
         text = payload[1:].decode("utf-8", "replace")
         raise CallTimeout(text) if code == DEADLINE else RemoteError(text, code)
 
@@ -283,18 +523,23 @@ class Client:
         return pickle.dumps(value, 5)
 
     def _decode(self, payload: bytes, at: int) -> Any:
-        (n,) = struct.unpack_from(">H", payload, at)
-        sizes = struct.unpack_from(f">{n}I", payload, at + 2)
-        start = len(payload) - sum(size & 0x7FFFFFFF for size in sizes)
-        data = payload[at + 2 + 4 * n : start]
-        buffers: list[Any] = []
-        for size in sizes:
-            piece = payload[start : start + (size & 0x7FFFFFFF)]
-            buffers.append(bytearray(piece) if size >> 31 else piece)
-            start += len(piece)
-        if self._codec == "json":
-            return json.loads(data)
-        return _Unpickler(io.BytesIO(data), buffers=buffers).load()
+        try:
+            (n,) = struct.unpack_from(">H", payload, at)
+            sizes = struct.unpack_from(f">{n}I", payload, at + 2)
+            start = len(payload) - sum(size & 0x7FFFFFFF for size in sizes)
+            if start < at + 2 + 4 * n:
+                raise DecodeError("expected buffers within the packet")
+            data = payload[at + 2 + 4 * n : start]
+            buffers: list[Any] = []
+            for size in sizes:
+                piece = payload[start : start + (size & 0x7FFFFFFF)]
+                buffers.append(bytearray(piece) if size >> 31 else piece)
+                start += len(piece)
+            return json.loads(data) if self._codec == "json" else _loads(data, buffers)
+        except RpcError:
+            raise
+        except Exception as e:
+            raise DecodeError(f"expected a value, got bytes that raise {type(e).__name__}: {e}") from None
 
     # -- the handshake
 
