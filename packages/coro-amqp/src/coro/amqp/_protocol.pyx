@@ -19,6 +19,8 @@ Invariants:
 1. `out` and `pieces` hold whole frames, and the frames of one message follow one another.
 2. An encoding error leaves `out` as it was.
 3. After an error nothing is parsed any more.
+4. `late` has the numbers that the server has closed, until it opens them again. What comes on them is of the opening
+   before: RabbitMQ's reader sends channel.close while the channel's writer may have deliveries left to send.
 
 Longer than most files: reading, writing and the states of channels share one buffer and its invariants.
 """
@@ -81,6 +83,7 @@ cdef enum:
     SPARE = 4096                # bytes of memory for the head of a message that is kept for the next one
     SMALL_FRAME = 1 << 20       # methods and headers, where frames have no limit
     LARGE_FRAME = 1 << 20       # bodies that we send, where frames have no limit
+    LATE_FRAMES = 1 << 20       # that may come on a channel which the server has closed, until it is open again
     NO_TAG = 0
 
 # The states of a connection.
@@ -525,6 +528,7 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
     cdef uint64_t most_payload          # of frames that come
     cdef Py_ssize_t cut                 # bodies that go are cut to this
     cdef dict channels
+    cdef dict late                      # number -> how many frames have been dropped; see invariant 4
     cdef _Channel last
     cdef unsigned char *tail            # a part of a frame
     cdef Py_ssize_t tail_size, tail_room
@@ -570,6 +574,7 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         self.expected = EXPECTED_BY_SERVER if self.server else EXPECTED_BY_CLIENT
         self.at = AT_HEADER
         self.channels = {}
+        self.late = {}
         self.out = Output.__new__(Output)
         self.pieces = []
         self.set_frame_max(frame_max)
@@ -757,8 +762,21 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         for channel in self.channels.values():
             (<_Channel>channel).state = CHANNEL_CLOSED
         self.channels.clear()
+        self.late.clear()
         self.last = None
         return 0
+
+    cdef bint is_late(self, int number) except -1:
+        """Is what came on this channel, which is not open, of an opening that the server has ended?"""
+        cdef uint32_t count
+        if number not in self.late:
+            return False
+        count = self.late[number]
+        if count == LATE_FRAMES:
+            raise ProtocolError(
+                f"expected channel.close to be the end of channel {number}, got {count} frames after it", 504)
+        self.late[number] = count + 1
+        return True
 
     cdef int method(self, int number, const unsigned char *p, Py_ssize_t n, list events) except -1:
         cdef uint32_t what
@@ -774,7 +792,7 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
             raise ProtocolError(f"expected methods of the connection at first, got {name_of(what)}", 503)
         channel = self.find(number)
         if channel is not None and channel.state == CHANNEL_OPEN:
-            if channel.message is not None:
+            if channel.message is not None and what != CHANNEL_CLOSE:
                 raise ProtocolError(
                     f"expected the content of a message on channel {number}, got {name_of(what)}", 505)
             if what == BASIC_DELIVER and not self.server:
@@ -850,6 +868,9 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         self, int number, _Channel channel, uint32_t what, const unsigned char *p, Py_ssize_t n, list events
     ) except -1:
         """A method without content."""
+        if channel is None or channel.state == CHANNEL_OPENING and what != CHANNEL_OPEN_OK and what != CHANNEL_CLOSE:
+            if self.is_late(number):
+                return 0
         if channel is None:
             if what == CHANNEL_OPEN_METHOD and self.server:
                 if number > self.channel_max:
@@ -868,6 +889,8 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
             raise ProtocolError(f"expected {name_of(what)} on channel 0, got it on {number}", 503)
         if what == CHANNEL_CLOSE:
             self.frame(number, spec.channel.close_ok())
+            if not self.server:
+                self.late[number] = 0
             if channel.state != CHANNEL_CLOSING:
                 self.forget(number)
         elif what == CHANNEL_CLOSE_OK:
@@ -878,6 +901,7 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
             if what != CHANNEL_OPEN_OK:
                 raise ProtocolError(f"expected channel.open-ok on channel {number}, got {name_of(what)}", 503)
             channel.state = CHANNEL_OPEN
+            self.late.pop(number, None)
         elif what == CHANNEL_OPEN_METHOD or what == CHANNEL_OPEN_OK:
             raise ProtocolError(f"expected nothing more of that, channel {number} being open, got {name_of(what)}", 504)
         events.append((number, ob))
@@ -957,6 +981,8 @@ Protocol(role, *, frame_max=131072, channel_max=2047, heartbeat=60, max_body=134
         if self.at == CLOSING:
             return None
         channel = self.find(number)
+        if (channel is None or channel.state == CHANNEL_OPENING) and self.is_late(number):
+            return None
         if channel is None:
             raise ProtocolError(f"expected channel {number} to be open, got {what} on it", 504)
         if channel.state == CHANNEL_CLOSING:
