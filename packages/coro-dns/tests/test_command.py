@@ -39,6 +39,63 @@ def run(*words):
     return (command._query if words[0] == "query" else command._look)(options)
 
 
+def test_a_file_of_trust_anchors(tmp_path, capsys):
+    """It is read as a zone file; without an anchor in it nothing would be checked."""
+    path = tmp_path / "root.key"
+    path.write_text("; of the root\n. 3600 IN DS 20326 8 2 (\n  E06D44B80B8F1D39A95C0B0D7C65D084\n"
+                    "  58E880409BBC683457104237C7F8EC8D ) ; from 2017\n")  # fmt: skip
+    options = command._parsed(["serve", "--anchor", str(path)])
+    assert list(command._cache(options, 100)._recursor.validator.anchors) == [b"\0"]
+    path.write_text("; nothing\n")
+    for wrong in (path, tmp_path / "missing"):
+        with pytest.raises(SystemExit):
+            command._parsed(["serve", "--anchor", str(wrong)])
+        assert "--anchor" in capsys.readouterr().err
+
+
+def test_limits_of_serve(monkeypatch):
+    """Each option is the parameter of the server of the same name."""
+    made = {}
+
+    class Stop(Exception):
+        pass
+
+    def server(*args, **settings):
+        made.update(settings)
+        raise Stop
+
+    monkeypatch.setattr(command, "Server", server)
+    names = ("most", "connections", "idle", "limit", "max_responses_per_second", "max_client_work")
+    for words, wanted in (
+        ([], (2000, 1000, 10.0, 8.0, None, 1000.0)),
+        (
+            ["--most", "9", "--connections", "8", "--idle", "2.5", "--limit", "3", "--max-responses-per-second", "50",
+             "--max-client-work", "none"],
+            (9, 8, 2.5, 3.0, 50.0, None),
+        ),
+    ):  # fmt: skip
+        options = command._parsed(["serve", "--loopback", *words])
+        options.cookie_secrets = None
+        with pytest.raises(Stop):
+            command._serve(options)
+        assert tuple(made[name] for name in names) == wanted
+    defaults = Server.__init__.__kwdefaults__
+    assert [defaults[name] for name in names] == [default for _, _, default, _ in command._LIMITS]
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [
+        ("--most", "0"), ("--connections", "x"), ("--idle", "none"), ("--limit", "nan"), ("--limit", "-1"),
+        ("--max-client-work", "0"), ("--max-responses-per-second", "inf"),
+    ],
+)  # fmt: skip
+def test_limits_that_are_none(option, value, capsys):
+    with pytest.raises(SystemExit):
+        command._parsed(["serve", option, value])
+    assert "expected a number" in capsys.readouterr().err
+
+
 @in_loop
 def test_query(capsys):
     with fakes({1: world}) as servers:

@@ -137,12 +137,38 @@ def test_a_client_of_ipv6_has_a_network():
     for i in range(30):
         streams.enter(FakeSock(), f"2001:db8::{i:x}")
     assert len(streams) == 8 and len(streams.of) == 1
-    streams.enter(FakeSock(), "2001:db8:0:1::1")
+    streams.enter(FakeSock(), "2001:db8:0:100::1")
     assert len(streams.of) == 2
     assert packed("::ffff:192.0.2.1") == bytes((192, 0, 2, 1)) and packed("fe80::1%lo")[0] == 0xFE
 
 
 # -- look-ups
+
+
+@in_loop
+def test_names_without_end_at_a_silent_server():
+    """Their look-ups last long, and take no places from which others are asked: of those that the cache has, one client
+    gets half."""
+
+    def server(question):
+        return None if question.qname.endswith(name("silent")) else reply(question, [record("www", 1, "192.0.2.1")])
+
+    with fakes({1: server}) as servers:
+        cache = dns_cache(roots=[servers.root], port=servers.port, loopback=True, max_outstanding=16)
+        assert cache.max_outstanding == 16
+        with Server(cache, [("127.0.0.1", 0)], most=2000, limit=2) as own, coro.udp_sock() as flood:
+            flood.bind(("127.0.9.1", 0))
+            for i in range(200):
+                flood.sendto(query(f"n{i}.silent", 1), own.addresses[0])
+            while own.statistics().misses < 200:
+                coro.yield_slice()
+            assert own.statistics().open == 8 and own.statistics().dropped == 192
+            with coro.udp_sock() as other:
+                other.bind(("127.0.8.1", 0))
+                other.connect(own.addresses[0])
+                other.send(query("www", 1))
+                assert _wire.parse(other.recv(4096)).answer
+                assert own.statistics().open == 8, "while all of them still wait"
 
 
 def test_shares_of_look_ups():

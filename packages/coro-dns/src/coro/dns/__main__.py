@@ -9,13 +9,14 @@ import json
 import secrets
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import coro
 from coro import signal_handler
 from coro.dns import DNS_Error, DNS_Hard_Error, _ask
+from coro.dns._dnssec.anchors import anchors_of
 from coro.dns._values import type_name
 from coro.dns._zone.settings import load, split
 from coro.dns.cache import dns_cache, root_anchors
@@ -40,6 +41,49 @@ def _forward(text: str) -> tuple[str, list[tuple[str, int]]]:
     return (zone if equals else "").strip("."), [_address(one) for one in servers.split(",")]
 
 
+def _anchors(path: str) -> list[str]:
+    """The text of a file with trust anchors."""
+    try:
+        text = Path(path).read_text()
+        anchors_of([text])
+    except (OSError, ValueError) as e:
+        raise argparse.ArgumentTypeError(str(e)) from None
+    return [text]
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, not {text!r}")
+    return number
+
+
+def _above_zero(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e9:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
+    return number
+
+
+def _rate(text: str) -> float | None:
+    """A number above 0; ``none``: no limit."""
+    return None if text == "none" else _above_zero(text)
+
+
+#: Options for parameters of `Server`, what they take, what holds without them, and what they say.
+_LIMITS: tuple[tuple[str, Callable[[str], Any], float | None, str], ...] = (
+    ("--most", _count, 2000, "look-ups at a time; a network of clients has a share"),
+    ("--connections", _count, 1000, "TCP connections at a time; an address has a share"),
+    ("--idle", _above_zero, 10.0, "seconds for which a connection may be silent"),
+    ("--limit", _above_zero, 8.0, "seconds that a question may take"),
+    ("--max-responses-per-second", _rate, None, "responses over UDP to a network of clients, or none"),
+    ("--max-client-work", _rate, 1000.0, "datagrams and signatures a second that a network of clients may cause, or none"),
+)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m coro.dns", description="DNS: a resolver with a cache.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -62,9 +106,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     both.add_argument(
         "--anchor",
-        type=Path,
+        type=_anchors,
         metavar="FILE",
-        help="check signatures from these DS or DNSKEY records down, one on a line",
+        help="check signatures from the DS or DNSKEY records in this zone file down",
     )
     serve = commands.add_parser("serve", parents=[both], help="answer questions over UDP and TCP")
     serve.add_argument("--listen", type=_address, action="append", help="where (127.0.0.1:53)")
@@ -85,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="over UDP answer only questions with a cookie of this server (RFC 7873), others ask again over TCP",
     )
+    for option, kind, default, about in _LIMITS:
+        said = f"{about} ({'no limit' if default is None else f'{default:g}'})"
+        serve.add_argument(option, type=kind, default=default, metavar="N", help=said)
     serve.add_argument("--zones", type=Path, metavar="FILE", help="zones of its own: a TOML file, see the manual")
     serve.add_argument("--no-cache", action="store_true", help="answer from --zones only, and look nothing up")
     _ask.options(commands.add_parser("query", parents=[both], help="ask a question"))
@@ -110,10 +157,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _cache(options: argparse.Namespace, size: int) -> dns_cache:
-    anchors = root_anchors if options.validate else []
-    if options.anchor is not None:
-        lines = (line.partition(";")[0].strip() for line in options.anchor.read_text().splitlines())
-        anchors = [line for line in lines if line]
+    anchors = options.anchor or (root_anchors if options.validate else [])
     return dns_cache(
         size,
         roots=options.root,
@@ -213,6 +257,7 @@ def _serve(options: argparse.Namespace, worker: Worker | None = None) -> int:
         reuse_port=worker is not None,
         require_cookies=options.require_cookies,
         cookie_secrets=options.cookie_secrets,
+        **{name: getattr(options, name) for name in (one[0][2:].replace("-", "_") for one in _LIMITS)},
     )
     with server, coro.tcp6_sock() if options.metrics and ":" in options.metrics[0] else coro.tcp_sock() as listener:
         lines = ["listening on " + ", ".join(f"{host}:{port}" for host, port in server.addresses)]

@@ -2,9 +2,11 @@
 
 All three are there for everybody as long as there is enough. When half of the places are taken, a network of clients
 gets a quarter of them at most; when a quarter is, one that has caused more work than its share waits until it is paid
-for. So a flood from one place leaves room for others, and a single client of an idle server is not held up.
+for. So a flood from one place leaves room for others, and a single client of an idle server is not held up. Of look-ups
+there are no more places than the cache may have queries open: else look-ups of silent servers, which last long, would
+let those of all others wait for their turn to ask.
 
-A network is a /24 of IPv4 and a /64 of IPv6. Of connections it is a single address of IPv4: there nobody can forge one.
+A network is a /24 of IPv4 and a /56 of IPv6. Of connections it is a single address of IPv4: there nobody can forge one.
 The connection that goes is the one that has been silent for longest, of the client with the most of them (RFC 7766,
 section 6.2.3); one with a question that is not answered yet stays.
 """
@@ -36,26 +38,27 @@ def packed(host: str) -> bytes:
 
 
 class Clients:
-    """Who has look-ups open, at most `most` at a time, and what they have cost: `rate` a second for a network, None
-    without a limit."""
+    """Who has look-ups open, at most `most` at a time, of which `room` are not held up by others, and what they have
+    cost: `rate` a second for a network, None without a limit."""
 
-    def __init__(self, most: int, rate: float | None) -> None:
+    def __init__(self, most: int, rate: float | None, room: int | None = None) -> None:
         self.most = most
+        self.room = most if room is None else min(most, room)
         self.open = 0
         self.of: dict[bytes, int] = {}
         self.work = None if rate is None else RateLimit(rate, rate * BURST, secrets.token_bytes(16))
 
     @staticmethod
     def _network(address: bytes) -> bytes:
-        return address[:3] if len(address) == 4 else address[:8]
+        return address[:3] if len(address) == 4 else address[:7]
 
     def enter(self, address: bytes) -> bool:
         """Take a place; False: there is none for this client."""
         network = self._network(address)
         own = self.of.get(network, 0)
-        if self.open >= self.most or (self.open >= self.most // 2 and own >= max(self.most // SHARE, 1)):
+        if self.open >= self.most or (self.open >= self.room // 2 and own >= max(self.room // SHARE, 1)):
             return False
-        if self.work is not None and self.open >= self.most // SHARE and self.work.is_spent(address):
+        if self.work is not None and self.open >= self.room // SHARE and self.work.is_spent(address):
             return False
         self.open += 1
         self.of[network] = own + 1
@@ -104,7 +107,7 @@ class Streams:
     def enter(self, sock: Any, host: str) -> Stream | None:
         """A place for a connection, if need be that of another one, which is closed; None: there is none."""
         address = packed(host)
-        client = address if len(address) == 4 else address[:8]
+        client = address if len(address) == 4 else address[:7]
         own = self.of.get(client, {})
         if len(own) >= max(self.most // SHARE, 1) and self.count >= self.most // 2:
             if not self._evict(own):

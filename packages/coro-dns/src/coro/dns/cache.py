@@ -151,6 +151,11 @@ class dns_cache:
         """Are answers validated?"""
         return self._recursor.validator is not None
 
+    @property
+    def max_outstanding(self) -> int:
+        """How many queries may be open at a time."""
+        return self._recursor.network.most
+
     def _pin(self) -> None:
         # RFC 6761, section 6.3
         pinned = self._recursor.pinned

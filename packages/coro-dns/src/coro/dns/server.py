@@ -83,7 +83,7 @@ class Server:
     are answered, networks such as ``"10.0.0.0/8"``; None means this machine and private networks. Names in ``block``,
     and all below them, do not exist. At most ``most`` questions are looked up at a time, ``prepared`` answers are kept
     ready, and ``connections`` may be open; one that says nothing for ``idle`` seconds is closed, sooner as they fill
-    (:rfc:`7766`). When half of them are open, an address may have a quarter; if there is no room, the connection that
+    (:rfc:`7766`). When half of them are open, an address (of IPv6: a /56) may have a quarter; if there is no room, the connection that
     has been silent for longest goes. A question may take ``limit`` seconds. With ``reuse_port`` several processes may
     listen on the same addresses (SO_REUSEPORT).
 
@@ -94,8 +94,8 @@ class Server:
     beyond that every second one is truncated, so a client that is real asks over TCP, and the others are dropped (None:
     no limit). Clients with a cookie of this server do not count. A network may also cause ``max_client_work`` a second
     in the cache, ten times that at once: datagrams to other servers, and signatures checked (None: no limit). What is
-    beyond is dropped while more than a quarter of ``most`` look-ups are open; and while more than a half is, a network
-    may have a quarter.
+    beyond is dropped while more than a quarter of the places for look-ups is taken; and while more than a half is, a
+    network may have a quarter. There are ``most`` places, and no more than the cache's ``max_outstanding``.
 
     Clients that send a DNS cookie get one (:rfc:`7873`). With ``require_cookies`` a question over UDP is answered only
     if it has a cookie of this server, so replies cannot be sent to forged addresses; all others are told to ask again,
@@ -140,7 +140,7 @@ class Server:
         self._tls_wanted = list(tls_addresses)
         self._allow = [ipaddress.ip_network(network) for network in (PRIVATE if allow is None else allow)]
         self._block = {_wire.from_text(name) for name in block}
-        self._clients = Clients(most, max_client_work)
+        self._clients = Clients(most, max_client_work, None if cache is None else cache.max_outstanding)
         self._streams = Streams(connections, idle)
         self._rate = None
         if max_responses_per_second is not None:
