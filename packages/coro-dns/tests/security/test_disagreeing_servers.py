@@ -13,6 +13,7 @@ import coro
 from coro.dns import DNS_Bogus_Error, _wire
 from coro.dns._dnssec.validator import BOGUS_FOR, DISAGREE_FOR
 from coro.dns._recursive.recursor import ROOT, Recursor, key_of
+from coro.dns._recursive.store import Entry, Signed
 from coro.dns.packet import TYPE, rdata_from_text
 
 A, DS, DNSKEY, NSEC = TYPE.A, TYPE.DS, TYPE.DNSKEY, TYPE.NSEC
@@ -153,6 +154,21 @@ def test_work_is_bounded_however_many_servers_there_are():
         with pytest.raises(DNS_Bogus_Error):
             r.resolve(WWW, A)
         assert sum(text == "www.bank.test" for _, text, _ in servers.asked) <= 6
+
+
+@in_loop
+def test_what_is_right_for_one_name_is_no_answer_for_another():
+    """A forged "does not exist" about a name is there for all names below it; each has its own answer instead."""
+    world = world_of_names()
+    with fakes({1: world.answer, 2: world.answer}) as servers:
+        r = resolver_of(world, servers, (1, 2))
+        entry = Entry(time.monotonic() + 300, 300, (), (ROOT, soa(".")[4]), True, Signed((), (), servers.root))
+        r.entries.put(key_of(name("test"), 0), entry)
+        plain = r.resolve(name("www.plain.test"), A)
+        assert plain.answer and not plain.authenticated
+        entry.expires = time.monotonic() + 300  # as for those that have found it meanwhile
+        answer = r.resolve(WWW, A)
+        assert answer.authenticated and [one[0] for one in answer.answer] == [WWW]
 
 
 # -- delegations with DS records

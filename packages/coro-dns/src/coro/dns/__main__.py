@@ -80,7 +80,12 @@ _LIMITS: tuple[tuple[str, Callable[[str], Any], float | None, str], ...] = (
     ("--idle", _above_zero, 10.0, "seconds for which a connection may be silent"),
     ("--limit", _above_zero, 8.0, "seconds that a question may take"),
     ("--max-responses-per-second", _rate, None, "responses over UDP to a network of clients, or none"),
-    ("--max-client-work", _rate, 1000.0, "datagrams and signatures a second that a network of clients may cause, or none"),
+    (
+        "--max-client-work",
+        _rate,
+        1000.0,
+        "datagrams and signatures a second that a network of clients may cause, or none",
+    ),
 )
 
 

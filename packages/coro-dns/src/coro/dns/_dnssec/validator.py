@@ -100,8 +100,8 @@ class Validator:
             signed = found.entry.signed
             if signed is None or (found.rtype == RRSIG and found.entry.data):
                 return found, False  # pinned, or from before; nobody signs signatures
-            if signed.better is not None:
-                found = signed.better
+            if signed.better is not None and signed.better[0] == (name, rtype):
+                found = signed.better[1]
             elif signed.secure is not None:
                 return found, signed.secure
             elif signed.wrong and signed.until > time.monotonic():
@@ -144,7 +144,9 @@ class Validator:
                     entry.expires = min(entry.expires, until)  # then it is asked for again
             raise DNS_Bogus_Error(to_text(name), str(rtype), "", wrong) from None
         if good is not found:
-            signed.better = good
+            # That a name does not exist is an entry for all names below it, but what is right belongs to this question.
+            signed.better = (name, rtype), good
+            found.entry.expires = min(found.entry.expires, time.monotonic())
         return good
 
     def _persist(self, found: Found, name: bytes, rtype: int, work: Work, judge: Callable[[Found], _T]) -> _T:

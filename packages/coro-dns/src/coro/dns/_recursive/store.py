@@ -50,7 +50,8 @@ class Signed:
         self.wrong = ""  # why, and until when it is not checked again
         self.until = 0.0
         self.server = server  # who said so
-        self.better: Found | None = None  # what another server said, which was right
+        #: A question, and what another server said to it, which was right.
+        self.better: tuple[tuple[bytes, int], Found] | None = None
 
 
 class Entry:
