@@ -163,6 +163,8 @@ REFUSED: list[tuple[str, bytes, int]] = [
     ("a tab", b"GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("blanks at the end", b"GET / HTTP/1.1 \r\nHost: a\r\n\r\n", 400),
     ("a blank in the target", b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    ("a fragment in the target", b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    ("a fragment in a whole URL", b"GET http://a/#b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("a target beyond ASCII", b"GET /\xe9 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ("HTTP/0.9", b"GET /\r\n\r\n", 400),
     ("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),

@@ -154,6 +154,39 @@ def test_expect_100_continue() -> None:
 
 
 @in_loop
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"Expect: foo\r\n",
+        b"Expect: 100-continue, foo\r\n",
+        b"Expect: 100-continue\r\nExpect: foo\r\n",
+        b"Expect: foo\r\nexpect: 100-continue\r\n",
+        b"Expect: 100-continue;q=1\r\n",
+    ],
+)
+def test_an_expectation_that_nobody_knows(fields: bytes) -> None:
+    """RFC 9110 10.1.1. The body may come or not, so what follows is taken for no request; HTTP/1.0 has none."""
+    called = []
+    with serving(lambda request: called.append(request) or "") as server:
+        inside = GET % b"/inside"
+        data = b"POST / HTTP/1.1\r\nHost: a\r\n" + fields + b"Content-Length: %d\r\n\r\n" % len(inside) + inside
+        found = messages(talk(server, data + inside))
+        assert [status for status, _, _ in found] == [417] and found[0][1]["connection"] == ["close"]
+        assert statuses(talk(server, b"GET / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n" + GET % b"/")) == [417, 200]
+        assert len(called) == 1
+        assert statuses(talk(server, b"GET / HTTP/1.0\r\n" + fields + b"\r\n")) == [200]
+        assert server.statistics()["errors"] == 0
+
+
+@in_loop
+@pytest.mark.parametrize("value", [b"", b",", b"100-Continue", b"100-continue , 100-continue"])
+def test_an_expectation_that_is_met(value: bytes) -> None:
+    with serving(make_app()) as server:
+        ask = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: " + value + b"\r\n\r\nhi"
+        assert messages(talk(server, ask))[-1][2] == b"hi"
+
+
+@in_loop
 def test_failures() -> None:
     with serving(make_app()) as server:
         status, _, body = messages(talk(server, GET % b"/fail"))[0]

@@ -42,8 +42,8 @@ from libc.time cimport gmtime_r, time, time_t, tm
 
 from coro.capi cimport coro_clock, coro_now, require_abi, sock, ticks_clock, ticks_from_seconds, ticks_to_seconds
 from coro.http.h1 cimport (BODY_CHUNKED, BODY_CLOSE, BODY_LENGTH, BODY_NONE, EV_CLOSED, EV_DATA, EV_END, EV_HEAD,
-                           EV_NEED_DATA, EV_PAUSED, HEAD_CHUNKED, HEAD_CLOSE, HEAD_EXPECT, Connection, Head, h1_out,
-                           h1_put, h1_put_number, output, put_field, taken)
+                           EV_NEED_DATA, EV_PAUSED, HEAD_CHUNKED, HEAD_CLOSE, HEAD_EXPECT, HEAD_EXPECT_OTHER, Connection,
+                           Head, h1_out, h1_put, h1_put_number, output, put_field, taken)
 from coro.http.headers cimport header_set
 
 import sys
@@ -541,7 +541,8 @@ cdef class connection:
         if self.h1.body == BODY_NONE:
             self.h1.c_next()                    # EV_END
             r.body_over = True
-        r.continued = not head.flags & HEAD_EXPECT or head.minor == 0 or r.body_over
+        # (HTTP/1.0 knows no expectations, RFC 9110 10.1.1)
+        r.continued = not head.flags & (HEAD_EXPECT | HEAD_EXPECT_OTHER) or head.minor == 0 or r.body_over
         return r
 
     cdef int serve_next(self) except -1:
@@ -559,6 +560,8 @@ cdef class connection:
         cdef Head head = r.head
         cdef object result, handler = None
         try:
+            if head.flags & HEAD_EXPECT_OTHER and head.minor:
+                raise HTTPException(417, "expected 'Expect: 100-continue', or none")
             if g.routes:
                 handler = g.routes.get(PyBytes_FromStringAndSize(head.text, head.target_at + r.path_len))
             result = (g.handler if handler is None else handler)(r)

@@ -20,7 +20,7 @@
 
 #define H1_TOKEN 1              /* tchar, RFC 9110 5.6.2 */
 #define H1_FIELD 2              /* field-content: VCHAR, SP, HTAB, obs-text, RFC 9110 5.5 */
-#define H1_TARGET 4             /* what a request target may have: VCHAR */
+#define H1_TARGET 4             /* what a request target may have: VCHAR, but for the "#" of a fragment, RFC 9112 3.2 */
 #define H1_NAME 8               /* reg-name, RFC 3986 3.2.2, but for percent-encoding, and for the comma of lists */
 
 static uint8_t h1_class[256];
@@ -33,7 +33,7 @@ static void h1_tables(void)
         h1_class[c] = 0;
         h1_lower[c] = (uint8_t)(c >= 'A' && c <= 'Z' ? c + 32 : c);
         if (c >= 0x21 && c <= 0x7e) {
-            h1_class[c] |= H1_TARGET | H1_FIELD;
+            h1_class[c] |= c == '#' ? H1_FIELD : H1_TARGET | H1_FIELD;
             if ((c >= '0' && c <= '9') || (h1_lower[c] >= 'a' && h1_lower[c] <= 'z') || strchr("!#$%&'*+-.^_`|~", c))
                 h1_class[c] |= H1_TOKEN;
             if ((c >= '0' && c <= '9') || (h1_lower[c] >= 'a' && h1_lower[c] <= 'z') || strchr("-._~!$&'()*+;=", c))
@@ -90,7 +90,7 @@ enum {
     H1_EXPECT = 128,            /* Expect: 100-continue */
     H1_HAS_HOST = 256,
     H1_TWO = 512,               /* a second host */
-    H1_HAS_EXPECT = 1024,
+    H1_EXPECT_OTHER = 1024,     /* Expect: anything else */
 };
 
 typedef struct {
@@ -202,6 +202,27 @@ static void h1_connection_tokens(h1_scan *s, const char *p, size_t n)
     }
 }
 
+/* The expectations of an Expect field, RFC 9110 10.1.1. There is one; in quotes, a comma makes an unknown one two. */
+static void h1_expectations(h1_scan *s, const char *p, size_t n)
+{
+    size_t i = 0;
+    while (i < n) {
+        size_t begin, end;
+        while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == ','))
+            i++;
+        begin = i;
+        while (i < n && p[i] != ',')
+            i++;
+        end = i;
+        while (end > begin && (p[end - 1] == ' ' || p[end - 1] == '\t'))
+            end--;
+        if (end - begin == 12 && h1_same(p + begin, "100-continue", 12))
+            s->flags |= H1_EXPECT;
+        else if (end > begin)
+            s->flags |= H1_EXPECT_OTHER;
+    }
+}
+
 static int h1_hex(uint8_t c)
 {
     return c >= '0' && c <= '9' ? c - '0' : h1_lower[c] >= 'a' && h1_lower[c] <= 'f' ? h1_lower[c] - 'a' + 10 : -1;
@@ -284,11 +305,8 @@ static int h1_known(h1_scan *s, const char *name, size_t n, const char *value, s
         }
         break;
     case 6:
-        if (h1_same(name, "expect", 6)) {
-            s->flags |= H1_HAS_EXPECT;
-            if (v == 12 && h1_same(value, "100-continue", 12))
-                s->flags |= H1_EXPECT;
-        }
+        if (h1_same(name, "expect", 6))
+            h1_expectations(s, value, v);
         break;
     case 7:
         if (h1_same(name, "upgrade", 7))

@@ -48,7 +48,7 @@ cdef enum:                      # Head.flags: H1_* of _h1_scan.h
     HEAD_UPGRADE_NAMED = 32
     HEAD_HAS_UPGRADE = 64
     HEAD_EXPECT = 128
-    HEAD_HAS_EXPECT = 1024
+    HEAD_EXPECT_OTHER = 1024
 
 
 cdef class Head(HeaderSource):

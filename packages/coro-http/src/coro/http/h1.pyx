@@ -53,7 +53,7 @@ __all__ = [
 cdef extern from "http/_h1_scan.h":
     enum: H1_TOKEN, H1_FIELD, H1_TARGET, H1_MORE, H1_DONE
     enum: H1_HAS_LENGTH, H1_CHUNKED, H1_HAS_CODING, H1_CLOSE, H1_KEEP_ALIVE, H1_UPGRADE_NAMED, H1_HAS_UPGRADE
-    enum: H1_EXPECT, H1_HAS_HOST, H1_HAS_EXPECT
+    enum: H1_EXPECT, H1_HAS_HOST
     enum: H1_BAD_LINE_END, H1_BAD_REQUEST_LINE, H1_BAD_STATUS_LINE, H1_BAD_VERSION, H1_BAD_NAME, H1_BAD_VALUE
     enum: H1_FOLDED, H1_NO_COLON, H1_LINE_LONG, H1_HEADER_LONG, H1_HEAD_LONG, H1_HEADERS_MANY, H1_BAD_LENGTH
     enum: H1_TWO_LENGTHS, H1_BAD_CODING, H1_LENGTH_AND_CODING, H1_TWO_HOSTS, H1_NO_HOST, H1_BAD_HOST, H1_NO_MEMORY
@@ -142,7 +142,7 @@ cdef dict _FAULTS = {
     H1_BAD_STATUS_LINE: (RemoteError, "expected a status line 'HTTP/1.1 200 reason', found something else", 502),
     H1_BAD_VERSION: (RemoteError, "expected HTTP/1.0 or HTTP/1.1, and found another version", 505),
     H1_BAD_METHOD: (RemoteError, "expected a method made of token characters and a space behind it", 400),
-    H1_BAD_TARGET: (RemoteError, "expected a request target of visible ASCII characters", 400),
+    H1_BAD_TARGET: (RemoteError, "expected a request target of visible ASCII characters, without a fragment", 400),
     H1_BAD_NAME: (RemoteError, "expected a header name of token characters and a colon right behind it", 400),
     H1_BAD_VALUE: (RemoteError, "a header value has a control character", 400),
     H1_FOLDED: (RemoteError, "a header line begins with a blank: continuation lines are not allowed", 400),
@@ -1148,8 +1148,8 @@ max_chunk_line=4096)\n--\n\n\
             raise LocalError(f"a method consists of letters, digits and !#$%&'*+-.^_`|~, not {method!r}")
         target_kept = text(target, &t, &m, "a request target")
         if m == 0 or not h1_is(t, m, H1_TARGET):
-            raise LocalError(f"a request target consists of visible ASCII characters; percent-encode "
-                             f"others: {target!r}")
+            raise LocalError(f"a request target consists of visible ASCII characters, without a fragment; "
+                             f"percent-encode others: {target!r}")
         o = output()
         put(o, p, n)
         put(o, b" ", 1)
