@@ -79,6 +79,111 @@ def test_a_client_that_leaves_is_told_and_is_no_fault(
     assert not [record for record in caplog.records if record.exc_info]
 
 
+@in_loop
+@pytest.mark.parametrize("late", [False, True])
+def test_a_receive_that_is_cancelled_loses_nothing(late: bool) -> None:
+    """What came for it, before it was cancelled or after, is for the next call."""
+    pieces = [b"%d," % number for number in range(20)]
+    asking = coro.event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            cancelled = asyncio.ensure_future(receive())
+            await asyncio.sleep(0)
+            if late:
+                asking.set()
+                while not exchange[0].asked.done():
+                    await asyncio.sleep(0)
+            cancelled.cancel()
+            assert isinstance((await asyncio.gather(cancelled, return_exceptions=True))[0], asyncio.CancelledError)
+            asking.set()
+            message = await receive()
+            body += message["body"]
+            more = message["more_body"]
+        await send(START)
+        await send({"type": "http.response.body", "body": body})
+
+    exchange: list[Any] = []
+
+    def watched(scope: Any, receive: Any, send: Any) -> Any:
+        exchange[:] = [receive.__self__]
+        return app(scope, receive, send)
+
+    with serving(ASGIHandler(watched, lifespan="off")) as server, connected(server) as conn:
+        length = len(b"".join(pieces))
+        conn.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % length)
+        for piece in pieces:
+            asking.wait()
+            asking.clear()
+            conn.sendall(piece)
+        assert messages(until_end(conn))[0][2] == b"".join(pieces)
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+def test_a_client_that_leaves_after_100_continue_has_no_answer(over_tls: bool, tmp_path: Path) -> None:
+    @in_loop
+    def run() -> None:
+        logged: list[Any] = []
+        handler = ASGIHandler(reads_all, lifespan="off")
+        with serving(handler, access_log=logged.append, **settings(over_tls, tmp_path)) as server:
+            with client_of(server, over_tls) as conn:
+                conn.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+                assert conn.recv(100).startswith(b"HTTP/1.1 100 ")
+                conn.sendall(b"abc")
+                raw = getattr(conn, "sock", conn)
+                raw.setsockopt(coro.SOL.SOCKET, coro.SO.LINGER, b"\x01\0\0\0\0\0\0\0")
+                raw.close()
+            while server.registry.open or not logged:
+                coro.sleep_relative(0.001)
+            assert server.statistics()["errors"] == 0
+        assert [request.reply_code for request in logged] == [499]
+
+    run()
+
+
+async def reads_all(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
+
+
+def test_a_short_drain_is_not_held_up_by_a_websocket_whose_client_is_mute(caplog: pytest.LogCaptureFixture) -> None:
+    """The close frame was sent when the drain began, and nobody answers it."""
+    told = []
+
+    @in_loop
+    def run() -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            await send({"type": "websocket.accept"})
+            told.append(await receive())
+
+        with serving(ASGIHandler(app, lifespan="off")) as server, connected(server) as conn:
+            conn.sendall(UPGRADE)
+            assert conn.recv(1000).startswith(b"HTTP/1.1 101 ")
+            assert not server.drain(0.05)
+
+    run()
+    assert told == [{"type": "websocket.disconnect", "code": 1012, "reason": ""}]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_denial_that_fails_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    @in_loop
+    def run() -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            await send({"type": "websocket.http.response.start", "status": 401, "headers": []})
+            raise LookupError("nobody knows")
+
+        with serving(ASGIHandler(app, lifespan="off")) as server, connected(server) as conn:
+            conn.sendall(UPGRADE)
+            assert conn.recv(1000).startswith(b"HTTP/1.1 500 ")
+
+    run()
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [LookupError]
+
+
 @pytest.mark.parametrize("over_tls", [False, True])
 def test_a_client_that_sends_more_and_waits_is_answered(over_tls: bool, tmp_path: Path) -> None:
     """What comes while the application listens for the end of its client is the next request."""

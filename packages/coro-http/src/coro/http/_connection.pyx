@@ -583,8 +583,8 @@ cdef class connection:
             if self.is_ours(e):
                 self.h1.must_close = True
                 if not r.finished:
-                    if self.sent == r.sent_before:
-                        r.reply_code = CLIENT_LEFT
+                    if not r.started or self.sent == r.sent_before:
+                        r.reply_code = CLIENT_LEFT      # (100, which may have been sent, is no answer)
                     r.over()
                 raise
             self.fault(r, e)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
 
@@ -38,6 +39,9 @@ _App = Callable[[dict[str, Any], Callable[[], Awaitable[_Message]], Callable[[_M
 
 #: Bytes of an answer, or of messages, that may wait in either direction.
 HIGH_WATER = 65536
+#: Seconds for the closing handshake of a WebSocket that is interrupted: its process has little more, and other things
+#: to do.
+CLOSE_TIMEOUT = 0.5
 #: Seconds for the application to start and to end.
 LIFESPAN_TIMEOUT = 60.0
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
@@ -222,12 +226,12 @@ class _HTTP(_Running):
             self.asked = self.loop.create_future()
             self.wake()
         asked = self.asked
-        try:
-            # Several may wait for the same message: the end. Each gets its own copy.
-            return dict(await asyncio.shield(asked))
-        finally:
-            if asked.done() and self.asked is asked:
-                self.asked = None
+        # Several may wait for the same message: the end. Each gets its own copy. Who is cancelled here has not got it,
+        # and the next call does.
+        message = await asyncio.shield(asked)
+        if self.asked is asked:
+            self.asked = None
+        return dict(message)
 
     async def send(self, message: _Message) -> None:
         kind = message["type"]
@@ -318,23 +322,13 @@ class _HTTP(_Running):
         piece = self.request.read_some(65536)
         if not piece:
             self.body_read = True
-        asked = self.asked
-        if asked is not None:
-            self.resolve(asked, {"type": "http.request", "body": piece, "more_body": bool(piece)})
-            self.wait_taken(asked)
-
-    def wait_taken(self, asked: asyncio.Future[Any]) -> None:
-        changed = self.changed
-        assert changed is not None
-        asked.get_loop().call_soon_threadsafe(self.taken, asked)
+        asked, changed = self.asked, self.changed
+        assert asked is not None and changed is not None
+        asked.add_done_callback(self.wake)
+        self.resolve(asked, {"type": "http.request", "body": piece, "more_body": bool(piece)})
         while not asked.done():
             changed.wait()
             changed.clear()
-
-    def taken(self, asked: asyncio.Future[Any]) -> None:
-        if self.asked is asked:
-            self.asked = None
-        self.wake()
 
     def leave(self) -> None:
         """The client has gone, or will have: the application is told."""
@@ -500,7 +494,8 @@ class _WebSocket(_Running):
             self.gone = True
             self.make_room()
             self.put({"type": "websocket.disconnect", "code": 1006, "reason": ""})
-            self.loop.call_soon_threadsafe(self.report_later)
+            if not self.done():
+                self.loop.call_soon_threadsafe(self.report_later)
             raise
         if decision is None or decision["type"] != "websocket.accept":
             self.refuse(decision)
@@ -528,7 +523,9 @@ class _WebSocket(_Running):
             code, reason = e.code, e.reason
         except coro.Interrupted:
             code = ws.drain_code or DRAIN_CODE
-            with coro.shield(1.0):
+            # A drain has sent the close frame long ago, to a client that does not answer.
+            is_told = ws.drain_code and self.request.server.registry.draining
+            with suppress(coro.TimeoutError), coro.shield(0.0 if is_told else CLOSE_TIMEOUT):
                 ws.close(code)
             raise
         finally:
