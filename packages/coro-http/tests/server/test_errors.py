@@ -52,6 +52,28 @@ def test_an_impossible_field_that_was_added_costs_no_answer(added: str) -> None:
             assert "x-page" not in fields and "y" not in fields
 
 
+@in_loop
+@pytest.mark.parametrize("impossible", [(5, "x"), (None, "x"), 7, ("a",)])
+def test_an_impossible_pair_costs_no_answer(impossible: Any) -> None:
+    """Whatever is in the place of a field, and when the error itself cannot be written."""
+
+    def added(request: Any) -> str:
+        pair = impossible if isinstance(impossible, tuple) else (impossible,)
+        request.add_header(pair[0], pair[-1] if pair[0] != "a" else 5.0)
+        return "ok"
+
+    def raised(request: Any) -> str:
+        raise HTTPException(404, headers=[impossible])
+
+    def wordless(request: Any) -> str:
+        raise HTTPException(404, "\udc80")
+
+    for handler in (added, raised, wordless):
+        with serving(handler) as server:
+            answers = messages(talk(server, GET % (b"/", b"") * 2))
+        assert [(status, body) for status, _, body in answers] == [(500, b"Internal Server Error\n")] * 2, handler
+
+
 def failing() -> http.App:
     app = http.App()
 

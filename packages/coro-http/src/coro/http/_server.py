@@ -244,11 +244,12 @@ class server:
         wants_json = self._json_errors and _prefers_json(request)
         try:
             _respond(request, status, detail, headers, wants_json)
-        except LocalError as impossible:
+        except Exception as impossible:
             if request.started:
                 raise
-            # A field that was added to the answer, or that came with the exception. Without them, there is an answer.
-            if not isinstance(e, LocalError) and self.registry.may_log():
+            # A field that was added to the answer, or what came with the exception: text that has no UTF-8, pairs that
+            # are none. Without them, there is an answer.
+            if not isinstance(e, type(impossible)) and self.registry.may_log():
                 LOG_HANDLERS.failure(impossible, "error", repr(request))
             request._drop_added()
             _respond(request, 500, h1.phrase(500), [], wants_json)
