@@ -128,6 +128,34 @@ def test_frameworks_whose_methods_have_names_of_ours():
     assert found == ["wsgi", "asgi", "asgi", "http"]
 
 
+def test_objects_that_have_every_attribute():
+    """As proxies and mocks: only what is there without a ``__getattr__`` says what they are."""
+
+    class Yes:
+        def __getattr__(self, name):
+            return lambda *args: None
+
+    class Handler(Yes):
+        def __call__(self, environ, start_response):
+            pass
+
+    class Asynchronous(Yes):
+        async def __call__(self, scope, receive, send):
+            pass
+
+    class Unbound:
+        def __getattr__(self, name):
+            raise RuntimeError("working outside of a context")
+
+        def __call__(self, environ, start_response):
+            pass
+
+    assert interface_of(Asynchronous()) == "asgi"
+    for app in (Handler(), Unbound()):
+        with pytest.raises(LoadError, match="--interface"):
+            interface_of(app)
+
+
 def test_addresses():
     assert _cli_serve.address_of("127.0.0.1:80") == ("127.0.0.1", 80)
     assert _cli_serve.address_of(":80") == ("", 80)

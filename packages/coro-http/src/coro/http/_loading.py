@@ -67,13 +67,13 @@ def interface_of(app: Any) -> Interface:
     if isinstance(app, App):
         return "http"
     call = app if inspect.isfunction(app) or inspect.ismethod(app) or not callable(app) else type(app).__call__
-    if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(call):
+    if _is_coroutine_function(app) or _is_coroutine_function(call):
         return "asgi"
-    if hasattr(app, "handle_request") and hasattr(app, "match"):
+    if _has(app, "handle_request") and _has(app, "match"):
         return "http"  # (frameworks have one of these names, too)
     try:
         parameters = list(inspect.signature(app).parameters.values())
-    except (TypeError, ValueError):
+    except Exception:  # what a __getattr__ of the program's raises, too
         raise LoadError(f"cannot tell what {app!r} is: say it with --interface") from None
     needed = [
         p for p in parameters
@@ -86,6 +86,22 @@ def interface_of(app: Any) -> Interface:
     if len(needed) == 3:
         return "asgi"
     raise LoadError(f"cannot tell what {app!r} is: say it with --interface")
+
+
+def _is_coroutine_function(call: Any) -> bool:
+    try:
+        return inspect.iscoroutinefunction(call)
+    except Exception:  # it asks for attributes, and a __getattr__ of the program's may raise anything
+        return False
+
+
+def _has(app: Any, name: str) -> bool:
+    """Whether the attribute is there; a ``__getattr__`` that answers to every name does not count."""
+    try:
+        inspect.getattr_static(app, name)
+    except AttributeError:
+        return False
+    return True
 
 
 def handler_for(
