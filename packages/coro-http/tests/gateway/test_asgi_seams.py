@@ -159,7 +159,8 @@ def test_a_short_drain_is_not_held_up_by_a_websocket_whose_client_is_mute(caplog
             told.append(await receive())
 
         with serving(ASGIHandler(app, lifespan="off")) as server, connected(server) as conn:
-            conn.sendall(UPGRADE)
+            key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            conn.sendall(UPGRADE.removesuffix(b"\r\n") + key)
             assert conn.recv(1000).startswith(b"HTTP/1.1 101 ")
             assert not server.drain(0.05)
 

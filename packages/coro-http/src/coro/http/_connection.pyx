@@ -42,8 +42,8 @@ from libc.time cimport gmtime_r, time, time_t, tm
 
 from coro.capi cimport coro_clock, coro_now, require_abi, sock, ticks_clock, ticks_from_seconds, ticks_to_seconds
 from coro.http.h1 cimport (BODY_CHUNKED, BODY_CLOSE, BODY_LENGTH, BODY_NONE, EV_CLOSED, EV_DATA, EV_END, EV_HEAD,
-                           EV_NEED_DATA, EV_PAUSED, HEAD_CHUNKED, HEAD_CLOSE, HEAD_EXPECT, HEAD_EXPECT_OTHER, Connection,
-                           Head, h1_out, h1_put, h1_put_number, output, put_field, taken)
+                           EV_NEED_DATA, EV_PAUSED, HEAD_CHUNKED, HEAD_CLOSE, HEAD_EXPECT, HEAD_EXPECT_OTHER,
+                           Connection, Head, h1_out, h1_put, h1_put_number, output, put_field, taken)
 from coro.http.headers cimport header_set
 
 import sys

@@ -22,7 +22,7 @@ import coro
 from coro.exceptions import LoopError, SimultaneousError
 from coro.http import h1
 from coro.http._connection import LOG, LOG_HANDLERS, Registry, connection, http_request
-from coro.http.exceptions import HTTPException, LocalError, RemoteError
+from coro.http.exceptions import HTTPException, RemoteError
 from coro.http.routing import App
 from coro.http.routing import answer as answer_value
 
