@@ -14,7 +14,7 @@ from support import ok, until
 
 import coro
 from coro import backdoor
-from coro.backdoor import _server, _telnet
+from coro.backdoor import _server, _strangers, _telnet
 
 PROMPT = b">>> "
 LIMIT = 60
@@ -473,6 +473,176 @@ def test_nobody_may_take_all_day_to_log_in(monkeypatch):
         assert server.sessions == 0
 
     with_server(body, port=0, token="secret")
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The lines that the back door writes about refusals."""
+    lines = []
+    monkeypatch.setattr(_strangers, "print_stderr", lines.append)
+    return lines
+
+
+def log_in(server):
+    peer = Peer(server)
+    peer.until(b"token: ")
+    peer.send(b"secret\n")
+    peer.until(PROMPT)
+    return peer
+
+
+def test_silent_strangers_keep_no_owner_out(written):
+    def body(server):
+        silent = [Peer(server) for _ in range(_strangers.MAX_STRANGERS)]
+        for peer in silent:
+            peer.until(b"token: ")
+        assert server.sessions == 0
+        owner = log_in(server)
+        assert owner.ask("x") == "5\n"
+        assert b"Python" not in silent[0].rest()  # his place was needed
+        assert server.sessions == 1
+        silent[1].send(b"secret\n")
+        silent[1].until(PROMPT)
+        assert server.sessions == 2 and server.refused == 1
+        assert written == [
+            "backdoor: refused a connection of 127.0.0.1: it had shown no token when its place was needed"
+        ]
+        for peer in silent[2:]:
+            peer.close()
+        until(lambda: not len(server._strangers))
+
+    with_server(body, port=0, token="secret", max_sessions=2)
+
+
+def test_a_flood_of_strangers_leaves_nothing_behind(written):
+    def body(server):
+        for _ in range(20):
+            peers = [socket.create_connection(server.address) for _ in range(50)]
+            coro.yield_slice()
+            for peer in peers:
+                peer.close()
+        assert log_in(server).ask("x") == "5\n"
+        until(lambda: not len(server._strangers))
+        until(lambda: len(server._threads) == server.sessions)
+        assert server.sessions <= 1
+
+    with_server(body, port=0, token="secret")
+
+
+def test_owners_are_counted_when_they_have_shown_the_token(written):
+    def body(server):
+        one = log_in(server)
+        late = Peer(server)
+        late.until(b"token: ")
+        late.send(b"secret\n")
+        assert late.rest().endswith(b"1 sessions are open, and no more are allowed; close one\r\n")
+        assert written == ["backdoor: refused a connection of 127.0.0.1: 1 sessions are open, and no more are allowed"]
+        one.send(b"exit()\n")
+        one.rest()
+        until(lambda: server.sessions == 0)
+        log_in(server)
+
+    with_server(body, port=0, token="secret", max_sessions=1)
+
+
+def test_wrong_tokens_are_written_and_slow_down_their_address(written, monkeypatch):
+    pauses = []
+    real = _strangers.Strangers.pause_of
+
+    def pause_of(strangers, origin):
+        pauses.append(real(strangers, origin))
+        return min(pauses[-1], 0.001)
+
+    monkeypatch.setattr(_strangers.Strangers, "pause_of", pause_of)
+
+    def body(server):
+        for _ in range(7):
+            peer = Peer(server)
+            peer.until(b"token: ")
+            peer.send(b"guess\n")
+            assert peer.rest().endswith(b"wrong token\r\n")
+        log_in(server)
+
+    with_server(body, port=0, token="secret")
+    assert pauses == [0, 0.5, 1, 2, 4, 8, 8, 8]
+    assert written == ["backdoor: refused a connection of 127.0.0.1: wrong token"] * 7
+
+
+def test_who_leaves_during_the_pause_has_learnt_nothing(written, monkeypatch):
+    monkeypatch.setattr(_strangers, "FIRST_PAUSE", 1000.0)
+    monkeypatch.setattr(_strangers, "MOST_PAUSE", 1000.0)
+
+    def body(server):
+        peer = Peer(server)
+        peer.send(b"guess\n")
+        peer.rest()
+        for guess in (b"guess\n", b"secret\n"):
+            peer = Peer(server)
+            peer.until(b"token: ")
+            peer.send(guess)
+            until(lambda: any(one.pausing for one in server._strangers._here))
+            assert server.sessions == 0
+            peer.close()
+            until(lambda: not len(server._strangers))
+        assert server.sessions == 0
+
+    with_server(body, port=0, token="secret")
+
+
+def test_the_place_of_a_stranger(written, monkeypatch):
+    """Newcomers displace the silent of the largest crowd; who waits for an answer only goes for other addresses."""
+    now = [1000.0]
+    monkeypatch.setattr(_strangers, "_now", lambda: now[0])
+    ended = []
+
+    def enter(ip):
+        one = strangers.enter((ip, 1))
+        if one is not None:
+            one.end = lambda: ended.append(one)
+        return one
+
+    strangers = _strangers.Strangers(4)
+    crowd = [enter("10.0.0.1") for _ in range(3)]
+    owner = enter("10.0.0.2")
+    crowd[0].pause()
+    assert enter("10.0.0.3") is not None and ended == [crowd[1]]
+    assert enter("10.0.0.3") is not None and ended == crowd[1:]
+    assert len(strangers) == 4 and owner in strangers._here
+
+    strangers = _strangers.Strangers(4)
+    crowd = [enter("10.0.0.1") for _ in range(4)]
+    for one in crowd:
+        one.pause()
+    del ended[:]
+    assert enter("10.0.0.1") is None and not ended
+    assert "many connections of this address" in written[-1]
+    assert enter("10.0.0.2") is not None and ended == crowd[:1]
+    strangers.leave(crowd[0])
+    assert len(strangers) == 4
+
+
+def test_addresses_are_remembered_for_a_while(written, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(_strangers, "_now", lambda: now[0])
+    strangers = _strangers.Strangers()
+    one = strangers.enter(("2001:db8::1", 1, 0, 0))
+    for _ in range(12):
+        one.was_wrong()
+    assert strangers.enter(("2001:db8::ffff:1", 2, 0, 0)).pause() == _strangers.MOST_PAUSE
+    assert strangers.enter(("2001:db8:0:1::1", 2, 0, 0)).pause() == 0
+    assert strangers.enter(("::ffff:10.0.0.1", 2, 0, 0)).origin == "10.0.0.1"
+    assert [strangers.enter((ip, 2, 0, 0)).origin for ip in ("fe80::1%eth0", "::1")] == ["fe80::/64", "::1"]
+    assert len(written) == _strangers.LINES  # the rest of this second is counted
+    now[0] += 1
+    one.was_wrong()
+    assert written[-1].endswith("2001:db8::/64: wrong token (and 2 refusals before this one that have no line)")
+    now[0] += _strangers.FORGET
+    assert one.pause() == 0
+    one.was_wrong()
+    assert one.pause() == _strangers.FIRST_PAUSE
+    for i in range(_strangers.ADDRESSES + 10):
+        strangers.note_wrong_token(_strangers.Stranger(strangers, (f"10.1.{i >> 8}.{i & 255}", 1)))
+    assert len(strangers._wrong) == _strangers.ADDRESSES
 
 
 @pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="this system does not tell who is at the other end")

@@ -3,12 +3,14 @@
 import fcntl
 import os
 import random
+import subprocess
+import sys
 import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import in_loop
+from support import LIMIT, in_loop
 
 import coro
 from coro import files, oserrors
@@ -223,7 +225,6 @@ def test_objects_with_a_descriptor(tmp_path):
 
 @in_loop
 def test_a_write_that_stops_midway(fd, monkeypatch):
-    """What was written is told; the next attempt says what is wrong."""
 
     def pwrite(fd, data, offset):
         if offset >= 6:
@@ -232,14 +233,55 @@ def test_a_write_that_stops_midway(fd, monkeypatch):
 
     real = os.pwrite
     monkeypatch.setattr(files.os, "pwrite", pwrite)
-    assert aio_write(fd, b"0123456789", 0) == 6
     with pytest.raises(oserrors.ENOSPC):
-        aio_write(fd, b"6789", 6)
+        aio_write(fd, b"0123456789", 0)
+    assert os.pread(fd, 100, 0) == b"012345"
     with pytest.raises(lio_listio_error) as e:
         many_lio_writes(fd, 0, [b"0123", b"4567", b"8"])
     assert e.value.args[0][0] == 4
     assert [type(r) for r in e.value.args[0][1:]] == [oserrors.ENOSPC] * 2
     assert "2 of 3 requests failed, first number 1" in str(e.value)
+    monkeypatch.setattr(files.os, "pwrite", lambda fd, data, offset: 0)
+    with pytest.raises(oserrors.EIO, match="0 of 2 bytes"):
+        aio_write(fd, b"01", 0)
+
+
+FULL = """
+import os, subprocess, sys
+import coro
+from coro import oserrors
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", sys.argv[1]], check=True)
+
+def main():
+    fd = os.open(sys.argv[1] + "/f", os.O_RDWR | os.O_CREAT)
+    try:
+        print("short", coro.aio_write(fd, b"x" * 100_000, 0))
+    except oserrors.ENOSPC:
+        print("ENOSPC", os.fstat(fd).st_size)
+    try:
+        coro.many_lio_writes(fd, 0, [b"y" * 10_000] * 3)
+    except coro.lio_listio_error as e:
+        print([type(one).__name__ for one in e.args[0]])
+
+coro.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a file system in a namespace of its own")
+def test_a_full_file_system_says_so(tmp_path):
+    if subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode:
+        pytest.skip("this system lets no one make a mount namespace")
+    done = subprocess.run(
+        ["unshare", "-Urm", sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=LIMIT
+    )
+    assert done.stdout.splitlines() == ["ENOSPC 16384", "['int', 'ENOSPC', 'ENOSPC']"], done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@in_loop
+def test_the_full_device():
+    with open("/dev/full", "r+b", buffering=0) as full, pytest.raises(oserrors.ENOSPC):
+        aio_write(full, b"x", 0)
 
 
 # -- leaving early

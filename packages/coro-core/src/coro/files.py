@@ -119,19 +119,16 @@ def _read_fully(job: _Job, fd: int, nbytes: int, offset: int) -> bytes:
 
 
 def _write_fully(job: _Job, fd: int, data: bytes, offset: int) -> int:
-    """pwrite(2) until all is written; an error after a part of it comes back at the next attempt."""
+    """pwrite(2) until all is written."""
     with memoryview(data) as view:
         done = 0
         while not job.abandoned:
-            try:
-                n = os.pwrite(fd, view[done : done + _STEP], offset + done)
-            except OSError:
-                if done == 0:
-                    raise
-                break
+            n = os.pwrite(fd, view[done : done + _STEP], offset + done)
             done += n
-            if done == len(data) or n == 0:
+            if done == len(data):
                 break
+            if n == 0:
+                raise OSError(errno.EIO, f"the system took {done} of {len(data)} bytes and gives no reason")
     return done
 
 
@@ -154,10 +151,7 @@ def _write_batch(job: _Job, fd: int, blocks: Sequence[bytes], offset: int) -> li
         if job.abandoned:
             break
         try:
-            n = _write_fully(job, fd, block, offset)
-            if n < len(block) and not job.abandoned:
-                n += _write_fully(job, fd, block[n:], offset + n)  # raises what broke it off
-            results.append(n)
+            results.append(_write_fully(job, fd, block, offset))
         except OSError as e:
             results.append(_plain(e))
         offset += len(block)
@@ -256,9 +250,9 @@ def aio_write(fd: int | _HasFileno, buffer: _Buffer, offset: int) -> int:
     fd: as for ``aio_read``. buffer: bytes-like, of any length and alignment; the caller may change it again as soon as
     the call ends, by an interruption too. offset: in bytes from the start; beyond the end of the file it leaves a hole.
 
-    Returns how many bytes were written. That is all of them unless the system broke off midway (a full disk); then the
-    next write raises the reason. Raises what ``aio_read`` raises, and TypeError for a buffer that is not bytes-like. It
-    is not known whether an interrupted write took place. The data is with the kernel then, and not yet on the disk:
+    Returns how many bytes were written, which is all of them. Raises what ``aio_read`` raises; ENOSPC, EDQUOT or EFBIG
+    if the file system has no room for all of it, when a part may be written; and TypeError for a buffer that is not
+    bytes-like. It is not known whether an interrupted write took place. The data is with the kernel then, and not yet on the disk:
     call fsync(2) yourself, by ``in_thread``.
     """
     scheduler._running_thread()

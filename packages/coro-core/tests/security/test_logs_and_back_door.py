@@ -80,7 +80,8 @@ def test_symlink_where_the_socket_goes(tmp_path):
     assert os.path.islink(tmp_path / "door")
 
 
-def test_guessing_the_token(leaves_nothing):
+def test_guessing_the_token(leaves_nothing, monkeypatch):
+    monkeypatch.setattr("coro.backdoor._strangers.FIRST_PAUSE", 0.001)
     seen = []
 
     def main():

@@ -7,6 +7,9 @@ A session can do whatever the program can, so reaching it is a permission:
 * TCP on the loopback interface lets in every user of this machine.
 * TCP on any other address needs a token or TLS, and is refused otherwise.
 
+Where a token or TLS is asked for, a connection counts as a session when it has shown the one or finished the handshake
+of the other. Until then it is a stranger, see ``_strangers.py``.
+
 A path that exists already is replaced only if it is a socket of our own user at which nobody listens any more.
 """
 
@@ -26,7 +29,8 @@ from coro import oserrors
 from coro._runtime import scheduler
 from coro._runtime.arguments import whole
 from coro._runtime.folders import private_folder
-from coro.backdoor._session import ClientClass, backdoor
+from coro.backdoor._session import LOGIN_SECONDS, ClientClass, backdoor
+from coro.backdoor._strangers import Stranger, Strangers, origin
 
 __all__ = ["MAX_SESSIONS", "Server", "default_path", "listen_tcp", "listen_unix", "serve", "start"]
 
@@ -190,6 +194,7 @@ class Server:
         self.max_sessions = max_sessions
         self.sessions = 0
         self.refused = 0
+        self._strangers = Strangers()
         self.is_open = True
         self._threads: set[Any] = set()
         self._file: tuple[int, int] | None = None
@@ -242,11 +247,18 @@ class Server:
                 thread.shutdown()
 
     def _admit(self, sock: Any, address: Any) -> None:
+        guarded = self.token is not None or self.tls is not None
+        stranger = None
         text = None
-        if self.sessions >= self.max_sessions:
-            text = f"{self.sessions} sessions are open, and no more are allowed; close one\r\n"
-        elif self.allow_uids is not None and peer_uid(sock) not in self.allow_uids:
+        if self.allow_uids is not None and peer_uid(sock) not in self.allow_uids:
             text = "this back door is for other users\r\n"
+            self._strangers.tell("the UNIX socket", f"user {peer_uid(sock)} is not one of allow_uids")
+        elif not guarded:
+            text = self._full(address)
+        else:
+            stranger = self._strangers.enter(address)
+            if stranger is None:
+                text = "too many wrong tokens come from this address; try again later\r\n"
         if text is not None:
             self.refused += 1
             try:
@@ -256,28 +268,79 @@ class Server:
                 pass
             sock.close()
             return
-        self.sessions += 1
-        thread = coro.spawn(self._session, sock, address, thread_name="backdoor session", daemon=True)
+        if stranger is None:
+            self.sessions += 1
+        try:
+            thread = coro.spawn(
+                self._session, sock, address, stranger, thread_name="backdoor session", daemon=True
+            )
+        except BaseException:
+            self._leave(stranger, stranger is None)
+            raise
         self._threads.add(thread)
+        if stranger is not None:
+            stranger.end = lambda: self._end(thread)
 
-    def _session(self, sock: Any, address: Any) -> None:
+    def _end(self, thread: Any) -> None:
+        self.refused += 1
+        self._threads.discard(thread)  # one that has not begun never gets to do so itself
+        thread.shutdown()
+
+    def _full(self, address: Any) -> str | None:
+        """Why there is no place for one more session; None if there is one."""
+        if self.sessions < self.max_sessions:
+            return None
+        why = f"{self.sessions} sessions are open, and no more are allowed"
+        self._strangers.tell(origin(address), why)
+        return f"{why}; close one\r\n"
+
+    def _leave(self, stranger: Stranger | None, counted: bool) -> None:
+        if stranger is not None:
+            self._strangers.leave(stranger)
+        if counted:
+            self.sessions -= 1
+
+    def _session(self, sock: Any, address: Any, stranger: Stranger | None) -> None:
+        counted = stranger is None
+
+        def come_in() -> str | None:
+            nonlocal counted
+            if counted:
+                return None
+            text = self._full(address)
+            if text is not None:
+                self.refused += 1
+                return text
+            counted = True
+            self.sessions += 1
+            if stranger is not None:
+                self._strangers.leave(stranger)
+            return None
+
         try:
             if self.tls is not None:
                 try:
-                    with coro.timeout(30):
+                    with coro.timeout(LOGIN_SECONDS):
                         sock = self.tls.wrap(sock, server_side=True)
-                except (OSError, EOFError, ValueError, coro.TimeoutError):
-                    return  # a port scanner, or somebody without TLS
+                except (OSError, EOFError, ValueError, coro.TimeoutError) as exc:
+                    if stranger is not None:
+                        stranger.refuse(f"no TLS: {type(exc).__name__}")  # a port scanner, or somebody without TLS
+                    return
+                if self.token is None and come_in() is not None:
+                    return
             if _is_ours(self.client_class):
-                self.client_class(
+                session: Any = self.client_class(
                     sock, welcome_message=self.welcome_message, global_dict=self.global_dict, token=self.token
-                ).read_eval_print_loop()
+                )
+                session._stranger = stranger
+                session._come_in = come_in
+                session.read_eval_print_loop()
             else:
                 self.client_class(sock, address, self.welcome_message, self.global_dict)
         except (OSError, coro.ClosedError):
             pass  # the peer has gone
         finally:
-            self.sessions -= 1
+            self._leave(stranger, counted)
             self._threads.discard(coro.current())
             sock.close()
 
@@ -301,7 +364,7 @@ def serve(
     ``client_class(sock, address, welcome_message, global_dict)``, in the thread of each session.
 
     Options: token, a secret that the peer has to send as its first line; tls, an object with
-    ``wrap(sock, server_side=True)``; max_sessions, 32 by default; allow_uids, the users that may connect to the UNIX
+    ``wrap(sock, server_side=True)``; max_sessions, 32 by default, without those who have not shown the token; allow_uids, the users that may connect to the UNIX
     socket (Linux).
 
     Raises OSError when it cannot listen there, ValueError when the address is not allowed, TypeError for options that

@@ -25,6 +25,7 @@ import coro
 from coro._runtime.output import one_line
 from coro.backdoor import _output
 from coro.backdoor._channel import Channel
+from coro.backdoor._strangers import Stranger
 
 __all__ = ["LOGIN_SECONDS", "backdoor"]
 
@@ -120,6 +121,10 @@ class backdoor:
         self.channel = Channel(sock, line_separator)
         self.channel.namespace = lambda: self.env
         self._compile = codeop.CommandCompiler()
+        #: What the server knows of a peer that has not shown a token yet.
+        self._stranger: Stranger | None = None
+        #: Called after the login: why there is no place for one more session, or None.
+        self._come_in: Callable[[], str | None] = lambda: None
 
     # -- for subclasses
 
@@ -131,12 +136,35 @@ class backdoor:
         try:
             with coro.timeout(LOGIN_SECONDS):
                 answer = self.channel.ask_secretly("token: ")
-        except (coro.TimeoutError, KeyboardInterrupt):
-            return False
-        if answer is None or not hmac.compare_digest(answer.encode("utf-8", "replace"), self.token.encode("utf-8")):
-            self.send("wrong token\n")
-            return False
-        return True
+        except coro.TimeoutError:
+            return self._refuse(f"no token within {LOGIN_SECONDS:g} s")
+        except KeyboardInterrupt:
+            return self._refuse("it interrupted the question for the token")
+        if answer is None:
+            self._refuse("it has gone without a token")
+        elif self._compare(answer, self.token):
+            return True
+        self.send("wrong token\n")
+        return False
+
+    def _refuse(self, why: str) -> bool:
+        if self._stranger is not None:
+            self._stranger.refuse(why)
+        return False
+
+    def _compare(self, answer: str, token: str) -> bool:
+        """Is that the token? Addresses from which wrong ones came have to wait for this answer."""
+        stranger = self._stranger
+        if stranger is not None and (seconds := stranger.pause()) > 0:
+            try:
+                coro.sleep_relative(seconds)
+            except KeyboardInterrupt:
+                return self._refuse("it interrupted the pause after wrong tokens")
+        if hmac.compare_digest(answer.encode("utf-8", "replace"), token.encode("utf-8")):
+            return True
+        if stranger is not None:
+            stranger.was_wrong()
+        return False
 
     def print_result(self, result: Any) -> None:
         """Show ``result``, the value of an expression. This one prints its ``repr`` unless it is None, and keeps it as
@@ -188,6 +216,9 @@ class backdoor:
         _output.enter(self)
         try:
             if not self.login():
+                return
+            if (text := self._come_in()) is not None:
+                self.send(text.replace("\r\n", "\n"))
                 return
             self.send_welcome_message()
             block: list[str] = []
