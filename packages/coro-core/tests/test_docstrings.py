@@ -153,6 +153,7 @@ EXAMPLES = {
         "assert isinstance(set_logger(before), FileLogger)",
     ),
     "emulation.check": ("import coro.emulation", ""),
+    "emulation.offload": ("import coro.emulation", ""),
     "testing.coro_test": (
         "import unittest; from coro.testing import coro_test",
         "assert issubclass(EchoTest, unittest.TestCase)",
