@@ -32,6 +32,7 @@ from coro.emulation._modules import (
     libraries,
     multiprocessing,
     os,
+    printing,
     queue,
     select,
     signal,
@@ -51,6 +52,7 @@ __all__ = ["install", "is_installed", "uninstall"]
 _ROOMS = (
     *(thread, threading, queue, time, select, socket, ssl, os, buffered, files, file_locks, subprocess),
     *(multiprocessing, imports, extensions, interpreters, foreign, sqlite, libraries, signal, _children),
+    printing,
 )
 #: Modules of coro's own that use OS threads, signals or sleep: loaded before anything is replaced.
 _OWN = ("coro.optional", "coro.offload", "coro.process", "coro.signal_handler", "coro.files", "coro.resolver")

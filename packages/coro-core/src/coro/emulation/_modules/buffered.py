@@ -198,22 +198,27 @@ class WaitingFile(_FileIO):  # type: ignore[misc]
             parts.append(data)
 
     def write(self, data: Any, /) -> Any:
-        """Write all of it, in the pieces that the pipe takes without waiting."""
+        """Write all of it, in the pieces that the pipe takes without waiting. What others write stands before or behind
+        it."""
         if not _blocking.in_thread_of_loop() or not os.get_blocking(self.fileno()):
             return super().write(data)
-        with memoryview(data).cast("B") as view:
-            done = 0
-            kind = os.fstat(self.fileno()).st_mode & 0o170000 if len(view) > _PIPE_BUF else 0
-            if kind == 0o140000:  # a socket
-                return self._send(view)
-            if kind == 0o100000:  # a regular file
-                return super().write(view)
-            while done < len(view) or not done:
-                self._wait(True)
-                done += super().write(view[done : done + _PIPE_BUF]) or 0
-                if not len(view):
-                    break
-            return done
+        lock = self.__dict__.get("_writing") or self.__dict__.setdefault("_writing", _blocking.RLock())
+        with lock, memoryview(data).cast("B") as view:
+            return self._write_all(view)
+
+    def _write_all(self, view: memoryview) -> Any:
+        done = 0
+        kind = os.fstat(self.fileno()).st_mode & 0o170000 if len(view) > _PIPE_BUF else 0
+        if kind == 0o140000:  # a socket
+            return self._send(view)
+        if kind == 0o100000:  # a regular file
+            return super().write(view)
+        while done < len(view) or not done:
+            self._wait(True)
+            done += super().write(view[done : done + _PIPE_BUF]) or 0
+            if not len(view):
+                break
+        return done
 
     def _send(self, view: memoryview) -> int:
         """To a socket, which takes a message in one piece or not at all."""
