@@ -252,8 +252,8 @@ def aio_write(fd: int | _HasFileno, buffer: _Buffer, offset: int) -> int:
 
     Returns how many bytes were written, which is all of them. Raises what ``aio_read`` raises; ENOSPC, EDQUOT or EFBIG
     if the file system has no room for all of it, when a part may be written; and TypeError for a buffer that is not
-    bytes-like. It is not known whether an interrupted write took place. The data is with the kernel then, and not yet on the disk:
-    call fsync(2) yourself, by ``in_thread``.
+    bytes-like. It is not known whether an interrupted write took place. The data is with the
+    kernel then, and not yet on the disk: call fsync(2) yourself, by ``in_thread``.
     """
     scheduler._running_thread()
     fd = _fileno(fd)

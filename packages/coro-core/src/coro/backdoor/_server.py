@@ -364,8 +364,8 @@ def serve(
     ``client_class(sock, address, welcome_message, global_dict)``, in the thread of each session.
 
     Options: token, a secret that the peer has to send as its first line; tls, an object with
-    ``wrap(sock, server_side=True)``; max_sessions, 32 by default, without those who have not shown the token; allow_uids, the users that may connect to the UNIX
-    socket (Linux).
+    ``wrap(sock, server_side=True)``; max_sessions, 32 by default, without those who have not shown the
+    token yet; allow_uids, the users that may connect to the UNIX socket (Linux).
 
     Raises OSError when it cannot listen there, ValueError when the address is not allowed, TypeError for options that
     do not fit. Sessions are daemon threads: they do not keep the loop from ending.

@@ -11,8 +11,8 @@ users of one machine share an address.
 
 Each refusal is a line in stderr. Beyond LINES in a second they are counted, and the next line has the number.
 
-Cost: a small object a stranger; two numbers for each of the last ADDRESSES addresses that were wrong. An IPv6 network of
-64 bits counts as one address: whoever has one of them has all.
+Cost: a small object a stranger; two numbers for each of the last ADDRESSES addresses that were wrong. An IPv6 network
+of 64 bits counts as one address: whoever has one of them has all.
 """
 
 from __future__ import annotations
