@@ -25,6 +25,9 @@ from pkgutil import extend_path as _extend_path
 __path__ = _extend_path(__path__, __name__)
 __version__ = "0.1.0"
 
+from coro._entry import main_interpreter as _main_interpreter  # noqa: F401  # before any compiled module
+
+# isort: split
 from coro import oserrors
 from coro._clock import ticks as _ticks
 from coro._clock.ticks import (
