@@ -62,6 +62,15 @@ class Broken(Files):
         super().truncate(fd, size)
 
 
+class Full(Broken):
+    """Fails at one of the calls, and at all behind it until there is room."""
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.at <= self.calls:
+            raise OSError(28, "No space left on device")
+
+
 def test_changes_come_back(tmp_path: Path, initial: Path) -> None:
     made(tmp_path / "d", initial)
     with opened(tmp_path / "d") as store:
@@ -234,7 +243,7 @@ def test_after_a_failure_changes_are_refused(tmp_path: Path, initial: Path) -> N
     made(tmp_path / "d", initial)
 
     def main() -> None:
-        store = opened(tmp_path / "d", Broken(2))
+        store = opened(tmp_path / "d", Full(2))
         store.directory.add(f"cn=a,{BASE}", PERSON)
         for _ in range(2):
             with pytest.raises(Refused, match="No space left"):
@@ -247,3 +256,62 @@ def test_after_a_failure_changes_are_refused(tmp_path: Path, initial: Path) -> N
         store.close()
 
     coro.run(main)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("part", [0, 3, 10_000_000])
+def test_changes_go_on_when_there_is_room_again(tmp_path: Path, initial: Path, at: int, part: int) -> None:
+    """What was refused while the disk was full is not lost, because searches may have shown it."""
+    made(tmp_path / "d", initial)
+    full = Full(at, part)
+
+    def main() -> None:
+        with opened(tmp_path / "d", full) as store:
+            store.directory.add(f"cn=a,{BASE}", PERSON)
+            with pytest.raises(Refused, match="No space left"):
+                store.commit()
+            for _ in range(3):
+                with pytest.raises(Refused, match="No space left"):
+                    store.check()
+            assert store.error is not None
+            full.at = 1 << 60
+            with coro.group() as group:
+                for _ in range(3):
+                    group.spawn(store.check)
+            assert store.error is None
+            store.directory.add(f"cn=b,{BASE}", PERSON)
+            store.commit()
+
+    coro.run(main)
+    with opened(tmp_path / "d") as store:
+        for name in ("a", "b"):
+            assert store.directory.get(f"cn={name},{BASE}") is not None
+        assert len(store.directory) == 8
+
+
+@pytest.mark.parametrize("at", [3, 4, 5])
+def test_a_failed_compaction_leaves_nothing_behind(tmp_path: Path, initial: Path, at: int) -> None:
+    """It fails at its write, fsync or rename, and is tried again when the journal is a quarter longer."""
+    made(tmp_path / "d", initial)
+
+    def main() -> None:
+        with opened(tmp_path / "d", Broken(at, 10_000_000), compact_at=1) as store:
+            store.directory.add(f"cn=a,{BASE}", PERSON)
+            store.commit()
+            store.check()  # waits for the compaction
+            until = store.size * 5 // 4
+            assert store.compactions == 0
+            assert not (tmp_path / "d" / "data.ldif.new").exists()
+            number = 0
+            while store.compactions == 0:
+                number += 1
+                assert store.size <= until
+                store.check()
+                store.directory.modify(f"cn=a,{BASE}", [("replace", "sn", [str(number)])])
+                store.commit()
+                store.check()
+            assert store.error is None and store.size == 0
+
+    coro.run(main)
+    with opened(tmp_path / "d") as store:
+        assert store.directory.get(f"cn=a,{BASE}") is not None

@@ -21,8 +21,14 @@ When the journal has grown, the entries are written to a new file, synced, and r
 is emptied.  Changes wait meanwhile, searches do not.  It has grown when it is four times as long as data.ldif, so that
 a start takes the time of the entries and not of all that ever happened to them.
 
-After a failed write or fsync nobody knows what is on disk (the kernel may have dropped the pages), so nothing is tried
-again: the store refuses changes until it is opened anew.
+After a failed write or fsync nobody knows what of the last frame is on disk (the kernel may have dropped the pages,
+fsync(2)). The store refuses changes. The next one that is asked for tries to mend that: the journal is opened again, cut
+off behind the last frame that is on disk, and the frame that failed is written again. It has to be there, because later
+changes may build on it. So a full disk stops changes until there is room. An interruption is not mended that way, because
+another OS thread may still be writing then.
+
+When writing all entries fails, the new file is removed, because the journal may need its room, and it is tried again
+when the journal has grown by another quarter.
 
 Cost: one fsync for each group; 30 µs of CPU for a change; start: 0.2 ms for each entry.
 """
@@ -112,8 +118,12 @@ class Store:
         self.folder = Path(folder)
         self.compact_at = compact_at
         self._files = files if files is not None else Files()
-        self._told = self._kept = 0
+        self._told = self._kept = self._framed = 0
         self._length = 0  # of data.ldif
+        self._end = 0  # of what is on disk of the journal
+        self._failed: bytes | None = None  # the frame behind that
+        self._mending = False
+        self._next = 0  # bytes of the journal after which a compaction that failed is tried again
         self._pending: list[bytes] = []
         self._error: BaseException | None = None
         self._writer: Any = None
@@ -138,7 +148,7 @@ class Store:
             elif initial is not None:
                 with open(initial, "rb") as f:
                     directory.load(f)
-            os.lseek(self._journal, 0, os.SEEK_END)
+            self._end = os.lseek(self._journal, 0, os.SEEK_END)
             if (fresh and len(directory)) or self._has_grown():
                 self._write_entries(self._text())
         except BaseException:
@@ -165,7 +175,7 @@ class Store:
         return self._error
 
     def _has_grown(self) -> bool:
-        return self.size > min(self.compact_at, max(COMPACT_FROM, COMPACT_RATIO * self._length))
+        return self.size > max(self._next, min(self.compact_at, max(COMPACT_FROM, COMPACT_RATIO * self._length)))
 
     # -- reading
 
@@ -216,9 +226,29 @@ class Store:
         self._pending.append("".join([ldif.format_record(record) + "\n" for record in records]).encode())
 
     def check(self) -> None:
-        """See that changes can be saved, and wait while the entries are being written.  Raises Refused."""
-        while self.directory.refusal is _SAVING:
+        """See that changes can be saved, and wait while the entries are being written.  Raises Refused.
+
+        After a failure of the disk it is tried to save what could not be saved then.
+        """
+        while self._mending or self.directory.refusal is _SAVING:
             self._changed.wait()
+        if self._failed is not None and self._fds:
+            self._mending = True
+            try:
+                coro.in_thread(self._mend) if coro.coro_is_running() else self._mend()
+            except OSError as exc:
+                self._fail(exc)
+            except BaseException as exc:
+                # What the other OS thread still does is not known.
+                self._failed = None
+                self._fail(exc)
+                raise
+            else:
+                self._failed = self._error = self.directory.refusal = None
+                self._kept = self._framed
+            finally:
+                self._mending = False
+                self._changed.wake_all()
         self.directory._ready()
 
     def commit(self) -> None:
@@ -248,12 +278,32 @@ class Store:
         self.changes += len(self._pending)
         self.frames += 1
         self._pending.clear()
+        self._framed = self._told
         number = _NUMBER.pack(self._told)
         return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload, zlib.crc32(number)), self._told) + payload
 
     def _append(self, frame: bytes) -> None:
-        self._files.write(self._journal, frame)
-        self._files.fsync(self._journal)
+        try:
+            self._files.write(self._journal, frame)
+            self._files.fsync(self._journal)
+        except OSError:
+            self._failed = frame
+            raise
+        self._end += len(frame)
+
+    def _mend(self) -> None:
+        """Write the frame that failed again, behind those that are on disk.  Raises OSError."""
+        frame = self._failed
+        assert frame is not None
+        # Another description of the file: what fsync reports is of this one's writes.
+        fd = os.open(self.folder / "journal", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.dup2(fd, self._journal, inheritable=False)
+        finally:
+            os.close(fd)
+        self._files.truncate(self._journal, self._end)
+        os.lseek(self._journal, self._end, os.SEEK_SET)
+        self._append(frame)
 
     def _write(self) -> None:
         try:
@@ -317,13 +367,14 @@ class Store:
 
     def _write_entries(self, text: bytes) -> None:
         new, old = str(self.folder / "data.ldif.new"), str(self.folder / "data.ldif")
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            self._files.write(fd, text)
-            self._files.fsync(fd)
-        finally:
-            os.close(fd)
-        self._files.rename(new, old)
+            self._write_new(new, text)
+            self._files.rename(new, old)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+            self._next = self._end + self._end // 4
+            raise
         self._length = len(text)
         folder = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -332,8 +383,17 @@ class Store:
             os.close(folder)
         # From here on the journal is not needed; its changes are passed over by their number if this does not happen.
         self._files.truncate(self._journal, 0)
-        os.lseek(self._journal, 0, os.SEEK_SET)
+        self._end = os.lseek(self._journal, 0, os.SEEK_SET)
+        self._next = 0
         self.compactions += 1
+
+    def _write_new(self, new: str, text: bytes) -> None:
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self._files.write(fd, text)
+            self._files.fsync(fd)
+        finally:
+            os.close(fd)
 
     # -- the end
 
