@@ -19,20 +19,25 @@ object classes are not enforced.
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
 import coro
+from coro.ldap._wire import encode_message
 from coro.ldap.dn import DN
 from coro.ldap.exceptions import DNError
 from coro.ldap.filters import Equal
 from coro.ldap.protocol import SearchRequest
 from coro.ldap.server import _messages as wire
 from coro.ldap.server._connection import Connection, decoy
+from coro.ldap.server._hashing import Hashing, Pace
 from coro.ldap.server._operations import SUPPORTED_CONTROLS
+from coro.ldap.server._places import Place, Places, client_of
 from coro.ldap.server._refusal import Refused
 from coro.ldap.server.access import DEFAULT_RULES, Access, Level, Rule
 from coro.ldap.server.journal import Store, StoreError
@@ -62,26 +67,42 @@ __all__ = [
 class Limits:
     """What clients may use.
 
-    connections: at a time; more wait in the kernel.  message: bytes of a request.  pending: operations of a
-    connection at a time.  filter_depth, filter_parts: how deep filters may be nested, and of how many parts they may
+    connections: at a time; when all are taken, the longest silent one is closed for a new one, and if all are busy, the
+    new one is.  per_address: connections of one IPv4 address or IPv6 /64 while more than half of all are taken; None: a
+    quarter of all.  message: bytes of a request.  pending: operations of a connection at a time, of which one search
+    goes on.  operations: the same for all connections together; when half of them are taken, connections have equal
+    shares of the rest.  queued: bytes of requests that are not answered, of all connections; one may have a sixteenth,
+    and equal shares hold as above.  unsent: bytes of answers that clients have not taken; when there are more, the client
+    that has taken nothing for longest is cut off.  filter_depth, filter_parts: how deep filters may be nested, and of how many parts they may
     be.  entries: of a search, or None.  time: seconds of a search.  page: entries of a page for which the client
     names no size.
-    handshake, idle, send: seconds for TLS, between requests, and for a client to take an answer.  failed_binds: after
+    handshake, login, idle, send: seconds for TLS, until the first login or other request, between requests, and for a
+    client to take an answer.  failed_binds: after
     so many a connection is closed.
     """
 
     connections: int = 1000
+    per_address: int | None = None
     message: int = 1024 * 1024
     pending: int = 128
+    operations: int = 4096
+    queued: int = 64 * 1024 * 1024
+    unsent: int = 64 * 1024 * 1024
     filter_depth: int = 40
     filter_parts: int = 2000
     entries: int | None = None
     time: float = 60.0
     page: int = 500
     handshake: float = 10.0
+    login: float = 10.0
     idle: float = 3600.0
     send: float = 60.0
     failed_binds: int = 10
+
+
+def _shut(conn: Any) -> None:
+    with suppress(OSError, coro.ClosedError):
+        conn.shutdown(socket.SHUT_RDWR)
 
 
 class Server:
@@ -146,11 +167,20 @@ class Server:
         self.counted: Counter[str] = Counter()
         self.connections: dict[Connection, None] = {}
         self.sockets: dict[Connection, Any] = {}
+        self.places = Places(self.limits.connections, self.limits.per_address)
+        self.hashing = Hashing()
+        self.pace = Pace()
+        #: Held by the one search of all that works.
+        self.turn = coro.mutex()
+        #: Operations and bytes of requests that are not answered, and bytes of answers that are not sent.
+        self.pending = self.queued = self.unsent = 0
+        # Those that have not taken all, the one that began to wait first at the head.
+        self._slow: dict[Connection, None] = {}
         self._servers: list[coro.Server] = []
         if address != ():
-            self._servers.append(coro.Server(self._plain, address, max_connections=self.limits.connections))
+            self._servers.append(coro.Server(self._plain, address))
         if tls_address is not None:
-            self._servers.append(coro.Server(self._secure, tls_address, max_connections=self.limits.connections))
+            self._servers.append(coro.Server(self._secure, tls_address))
         if not self._servers:
             raise ValueError("expected an address to listen on, got none")
         #: Where it listens.
@@ -180,6 +210,7 @@ class Server:
             coro.spawn(connection.disconnect, 52, "the server ends", thread_name="LDAP notice")
         for server in self._servers:
             server.drain(2.0)
+        self.hashing.close()
 
     def __enter__(self) -> Server:
         return self.start()
@@ -192,25 +223,44 @@ class Server:
 
     def statistics(self) -> dict[str, int]:
         """Connections, entries, and how often what was done; debugging information."""
-        return {"connections": len(self.connections), "entries": len(self.directory), **self.counted}
+        return {"connections": len(self.connections), "entries": len(self.directory), "evicted": self.places.evicted, **self.counted}
 
     # -- connections
 
     def _plain(self, conn: Any, address: Any) -> None:
-        self._serve(conn, conn, False)
+        self._admit(conn, address, False)
 
     def _secure(self, conn: Any, address: Any) -> None:
-        try:
-            with coro.timeout(self.limits.handshake):
-                stream = self.tls.wrap(conn, server_side=True)
-        except (coro.TimeoutError, OSError):
-            self.counted["failed handshakes"] += 1
-            return
-        self._serve(stream, conn, True)
+        self._admit(conn, address, True)
 
-    def _serve(self, stream: Any, conn: Any, secure: bool) -> None:
+    def _admit(self, conn: Any, address: Any, secure: bool) -> None:
         local = isinstance(conn.getsockname(), (str, bytes))
-        connection = Connection(self, stream, secure, local)
+        place = Place(None if local else client_of(address), lambda: _shut(conn))
+        if not self.places.enter(place):
+            self.counted["refused connections"] += 1
+            if not secure:
+                notice = wire.extended_answer(51, "too many connections", wire.NOTICE_OF_DISCONNECTION)
+                with suppress(OSError, coro.TimeoutError):
+                    coro.with_timeout(1.0, conn.sendall, encode_message(0, notice))
+            return
+        try:
+            stream = conn
+            if secure:
+                try:
+                    with coro.timeout(self.limits.handshake):
+                        stream = self.tls.wrap(conn, server_side=True)
+                except (coro.TimeoutError, OSError):
+                    self.counted["failed handshakes"] += 1
+                    return
+            self._serve(stream, conn, secure, local, place)
+        finally:
+            self.places.leave(place)
+
+    def _serve(self, stream: Any, conn: Any, secure: bool, local: bool, place: Place) -> None:
+        connection = Connection(self, stream, secure, local, place)
+        place.evict = lambda: coro.spawn(
+            connection.disconnect, 51, "others need the connection, which was silent", thread_name="LDAP notice"
+        )
         self.connections[connection] = None
         self.sockets[connection] = conn
         self.counted["connections"] += 1
@@ -218,6 +268,49 @@ class Server:
             connection.run()
         finally:
             del self.connections[connection], self.sockets[connection]
+
+    # -- what all connections share
+
+    @property
+    def chunk(self) -> int:
+        """Bytes of results that a connection collects before it sends them."""
+        return min(max(self.limits.unsent // (2 * max(len(self.connections), 1)), 4096), 65536)
+
+    def has_room(self, connection: Connection, size: int) -> bool:
+        """Whether a connection may have another operation, whose request has so many bytes."""
+        mine = len(connection.operations)
+        if not mine:
+            return True
+        limits = self.limits
+        count, room = limits.pending, limits.queued // 16
+        if self.pending >= limits.operations // 2 or self.queued >= limits.queued // 2:
+            count = min(count, limits.operations // 2 // len(self.connections))
+            room = min(room, limits.queued // 2 // len(self.connections))
+        return mine < count and connection.queued + size <= room
+
+    def begin_sending(self, connection: Connection, size: int) -> None:
+        """A connection has so many bytes to send; if all have too many, those that wait longest are cut off."""
+        self.unsent += size
+        connection.unsent += size
+        self._slow.setdefault(connection)
+        over = self.unsent - self.limits.unsent
+        while over > 0:
+            slowest = next(iter(self._slow))
+            if slowest is connection:
+                return
+            del self._slow[slowest]
+            over -= slowest.unsent
+            self.counted["cut off"] += 1
+            slowest.abort()
+
+    def end_sending(self, connection: Connection, size: int) -> None:
+        """They are sent, or never will be."""
+        self.unsent -= size
+        connection.unsent -= size
+        # One that takes something goes behind those that take nothing.
+        self._slow.pop(connection, None)
+        if connection.unsent:
+            self._slow[connection] = None
 
     # -- what operations ask
 

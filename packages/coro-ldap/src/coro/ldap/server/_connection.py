@@ -1,12 +1,15 @@
-"""One connection to the server: reading requests, logging in, StartTLS, and a thread for each operation.
+"""One connection to the server: reading requests, logging in, StartTLS, and threads for the operations.
 
 The thread of the connection reads.  Bind, Unbind, Abandon and StartTLS are done there and then, because nothing may go
-on beside them (RFC 4511, 4.2.1 and 4.14.1); everything else gets a thread of its own, at most `Limits.pending` at a
-time, and more is refused as busy.  Threads start in the order of the requests and do not wait before a change is in
-the tree, so a client that sends a change and a search at once finds it changed.
+on beside them (RFC 4511, 4.2.1 and 4.14.1).  Searches wait in a queue, as the bytes that came, and one thread does one
+after the other: so a connection never holds more than one chunk of results.  Everything else gets a thread of its own.
+At most `Limits.pending` wait or go on, fewer when the server has many, and more is refused as busy.  Threads start in
+the order of the requests and do not wait before a change is in the tree, so a client that sends a change and a search at
+once finds it changed.
 
 Answers go through one lock.  A client that does not read has all its operations wait there, and after `Limits.send`
-seconds it is cut off.  What follows a StartTLS request in clear text is refused: somebody on the way could have put it
+seconds it is cut off, or sooner if it is the one that has read nothing for longest when all clients together have left
+`Limits.unsent` bytes unread.  What follows a StartTLS request in clear text is refused: somebody on the way could have put it
 there (RFC 3207, 6, describes the attack for SMTP).
 
 Invariants:
@@ -21,6 +24,8 @@ import contextlib
 import os
 import socket
 import struct
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +33,18 @@ import coro
 from coro.ldap._wire import Framer, encode_message
 from coro.ldap.dn import DN
 from coro.ldap.exceptions import DNError, ProtocolError
-from coro.ldap.protocol import AbandonRequest, BindRequest, Control, ExtendedRequest, SASLCredentials, UnbindRequest
+from coro.ldap.protocol import (
+    AbandonRequest,
+    BindRequest,
+    Control,
+    ExtendedRequest,
+    SASLCredentials,
+    SearchRequest,
+    UnbindRequest,
+)
 from coro.ldap.server import _messages as wire
 from coro.ldap.server._operations import HANDLERS, Operations, Page, controls_of
+from coro.ldap.server._places import Place
 from coro.ldap.server._refusal import Refused
 from coro.ldap.server.access import Level, Name
 from coro.ldap.server.passwords import check_password, hash_password, is_slow
@@ -43,6 +57,8 @@ if TYPE_CHECKING:
 LOG = Facility("coro.ldap.server")
 
 _RECEIVE = 64 * 1024
+#: The tag of a search request.
+_SEARCH = 3
 #: Searches by pages that a connection may have open.
 _PAGES = 8
 
@@ -50,11 +66,13 @@ _PAGES = 8
 class Operation:
     """A request that is being served."""
 
-    __slots__ = ("_connection", "abandoned", "ahead", "controls", "id")
+    __slots__ = ("_connection", "abandoned", "ahead", "controls", "id", "size")
 
-    def __init__(self, connection: Connection, identity: int) -> None:
+    def __init__(self, connection: Connection, identity: int, size: int) -> None:
         self._connection = connection
         self.id = identity
+        #: Bytes of the request.
+        self.size = size
         self.abandoned = False
         #: Controls of the answer, encoded.
         self.controls = b""
@@ -63,16 +81,17 @@ class Operation:
 
     def send(self, data: bytes) -> None:
         """Send whole messages, unless the client has abandoned the operation."""
-        self._check()
+        self.check()
         self._connection.send(data)
-        self._check()
+        self.check()
 
     def go_on(self) -> None:
         """Let other threads run; ends the operation if it was abandoned."""
         coro.yield_slice()
-        self._check()
+        self.check()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """End the operation if it was abandoned."""
         if self.abandoned:
             raise _Abandoned
 
@@ -84,8 +103,13 @@ class _Abandoned(Exception):
 class Connection:
     """A client's connection.  stream: what comes from `coro.Server`; `secure` if TLS is on already."""
 
-    def __init__(self, server: Server, stream: Any, secure: bool, local: bool) -> None:
+    def __init__(self, server: Server, stream: Any, secure: bool, local: bool, place: Place) -> None:
         self.server = server
+        self.place = place
+        #: Who takes turns with others where passwords are checked.
+        self.client = place.client
+        #: Bytes of requests that are not answered, and of answers that are not sent.
+        self.queued = self.unsent = 0
         self.stream = stream
         self.secure = secure
         self.local = local
@@ -104,6 +128,10 @@ class Connection:
         self._closed = False
         self._group: Any = None
         self._work = Operations(self)
+        self._searches: deque[tuple[Operation, bytes]] = deque()
+        self._searching = self._reading = self._greeted = False
+        place.is_silent = lambda: not self.operations and not self._reading
+        place.is_known = lambda: bool(self.who)
 
     # -- reading
 
@@ -123,36 +151,48 @@ class Connection:
 
     def _read(self) -> None:
         limits = self.server.limits
+        until = time.monotonic() + limits.login
         while not self._closed:
+            seconds = limits.idle if self._greeted else max(until - time.monotonic(), 0.0)
             try:
-                data = coro.with_timeout(limits.idle, self.stream.recv, _RECEIVE)
+                data = coro.with_timeout(seconds, self.stream.recv, _RECEIVE)
             except coro.TimeoutError:
                 if self.operations:
                     continue
-                self.disconnect(52, f"nothing came for {limits.idle:g} seconds")
+                what = "nothing came" if self._greeted else "there was neither a login nor another request"
+                self.disconnect(52, f"{what} for {limits.idle if self._greeted else limits.login:g} seconds")
                 return
             if not data:
                 return
             messages = self._framer.receive(data)
-            for number, (identity, _, message) in enumerate(messages, 1):
-                if not self._take(identity, message, number == len(messages)):
+            self._reading = True
+            for number, (identity, tag, message) in enumerate(messages, 1):
+                if not self._take(identity, tag, message, number == len(messages)):
                     return
+            self._reading = False
             if messages:
+                self.server.places.touch(self.place)
                 self._framer.receive(b"")  # raises what was wrong behind them
 
-    def _take(self, identity: int, message: bytes, last: bool) -> bool:
+    def _take(self, identity: int, tag: int, message: bytes, last: bool) -> bool:
         """Serve one message; False if it was the last of the connection."""
         if identity == 0:
             raise ProtocolError("expected the id of a request from 1 on, got 0")
         if identity in self.operations:
             raise ProtocolError(f"expected a new id, got {identity}, whose operation is going on")
+        if tag == _SEARCH:
+            self._scram = None
+            op = self._begin(identity, wire.ANSWERS[tag], len(message))
+            if op is not None:
+                self._searches.append((op, message))
+                if not self._searching:
+                    self._searching = True
+                    self._group.spawn(self._search, thread_name="LDAP searches")
+            return True
         try:
             request, given = self.decoder.request(message)
         except ProtocolError as exc:
-            if exc.tag not in wire.ANSWERS:
-                raise
-            self.server.counted["protocol errors"] += 1
-            self.send(encode_message(identity, wire.result(wire.ANSWERS[exc.tag], 2, "", str(exc))))
+            self._refuse(identity, exc)
             return True
         if isinstance(request, UnbindRequest):
             return False
@@ -168,12 +208,68 @@ class Connection:
             self._start_tls(identity, request, last)
             return True
         tag, handler = HANDLERS[type(request)]
-        if len(self.operations) >= self.server.limits.pending:
-            self.send(encode_message(identity, wire.result(tag, 51, "", "too many operations at a time")))
-            return True
-        op = self.operations[identity] = Operation(self, identity)
-        self._group.spawn(self._operate, op, tag, handler, request, given, thread_name="LDAP operation")
+        op = self._begin(identity, tag, len(message))
+        if op is not None:
+            self._group.spawn(self._operate, op, tag, handler, request, given, thread_name="LDAP operation")
         return True
+
+    def _refuse(self, identity: int, exc: ProtocolError) -> None:
+        """Answer a request that is malformed; raises the error if it is not clear what kind of request it is."""
+        if exc.tag not in wire.ANSWERS:
+            raise exc
+        self.server.counted["protocol errors"] += 1
+        self.send(encode_message(identity, wire.result(wire.ANSWERS[exc.tag], 2, "", str(exc))))
+
+    def _begin(self, identity: int, tag: int, size: int) -> Operation | None:
+        """An operation that waits or goes on from now; None if there is no room, which the client is told."""
+        if not self.server.has_room(self, size):
+            self.server.counted["busy"] += 1
+            self.send(encode_message(identity, wire.result(tag, 51, "", "too many operations at a time")))
+            return None
+        self._greeted = True
+        op = self.operations[identity] = Operation(self, identity, size)
+        self.queued += size
+        self.server.pending += 1
+        self.server.queued += size
+        return op
+
+    def _end(self, op: Operation) -> None:
+        del self.operations[op.id]
+        self.queued -= op.size
+        self.server.pending -= 1
+        self.server.queued -= op.size
+        if not self.operations:
+            self.server.places.touch(self.place)
+            self._idle.wake_all()
+
+    def _search(self) -> None:
+        """Do one search after the other."""
+        try:
+            while self._searches:
+                op, message = self._searches.popleft()
+                try:
+                    op.check()
+                    request, given = self.decoder.request(message)
+                    assert isinstance(request, SearchRequest)
+                except _Abandoned:
+                    self._end(op)
+                    continue
+                except ProtocolError as exc:
+                    try:
+                        self._refuse(op.id, exc)
+                    finally:
+                        self._end(op)
+                    continue
+                self._operate(op, *HANDLERS[SearchRequest], request, given)
+        except ProtocolError as exc:
+            self.server.counted["protocol errors"] += 1
+            self.disconnect(2, str(exc))
+        except (coro.ClosedError, OSError, coro.TimeoutError):
+            pass
+        finally:
+            self._searching = False
+            while self._searches:
+                self._end(self._searches.popleft()[0])
 
     def _operate(self, op: Operation, tag: int, handler: Callable[..., bytes], request: Any, given: Any) -> None:
         self.server.counted[handler.__name__.replace("_", "")] += 1
@@ -195,24 +291,26 @@ class Connection:
         except (_Abandoned, coro.ClosedError, OSError, coro.TimeoutError):
             pass
         finally:
-            del self.operations[op.id]
-            if not self.operations:
-                self._idle.wake_all()
+            self._end(op)
 
     # -- sending
 
     def send(self, data: bytes) -> None:
         """Send whole messages.  Cuts the client off when it does not read."""
-        with self._lock:
-            if self._closed:
-                raise coro.ClosedError("the connection is closed")
-            try:
-                coro.with_timeout(self.server.limits.send, self.stream.sendall, data)
-            except (coro.TimeoutError, coro.Interrupted):
-                # A part of a message may be on its way: nothing can follow it.
-                self.server.counted["cut off"] += 1
-                self.abort()
-                raise
+        self.server.begin_sending(self, len(data))
+        try:
+            with self._lock:
+                if self._closed:
+                    raise coro.ClosedError("the connection is closed")
+                try:
+                    coro.with_timeout(self.server.limits.send, self.stream.sendall, data)
+                except (coro.TimeoutError, coro.Interrupted):
+                    # A part of a message may be on its way: nothing can follow it.
+                    self.server.counted["cut off"] += 1
+                    self.abort()
+                    raise
+        finally:
+            self.server.end_sending(self, len(data))
 
     def disconnect(self, code: int, text: str) -> None:
         """Say why, and close (RFC 4511, 4.4.1)."""
@@ -294,6 +392,7 @@ class Connection:
                 dn = self._simple(request.name, login)
             if code == 0:
                 self._login(dn)
+                self._greeted = True
         except Refused as exc:
             code, text = exc.code, exc.diagnostic
         except DNError as exc:
@@ -332,13 +431,20 @@ class Connection:
         elif node is not None and self._may_login(key, "userpassword"):
             stored = list(node.attributes.get("userpassword", ()))
             found = node.dn
-        # Who does not exist takes as long as who does.
-        for value in stored or [self.server.decoy]:
-            fits = (
-                coro.in_thread(check_password, value, password) if is_slow(value) else check_password(value, password)
-            )
-            if fits and stored:
+        spent, slow = 0.0, False
+        for value in stored:
+            if is_slow(value):
+                slow = True
+                fits, seconds = self.server.hashing.run(self.client, check_password, value, password)
+                spent += seconds
+            else:
+                fits = check_password(value, password)
+            if fits:
                 return found
+        # Who does not exist, and whose hash is quick, takes as long as others.
+        if not slow:
+            spent += self.server.hashing.run(self.client, check_password, self.server.decoy, password)[1]
+        coro.sleep_relative(self.server.pace.rest(spent))
         raise Refused(49)
 
     def _may_login(self, name: Name, attribute: str) -> bool:
@@ -390,24 +496,25 @@ class Connection:
         name = authorization.removeprefix("u:").removeprefix("dn:")
         wanted = name if authorization.startswith("dn:") or "=" in name else self.server.find_user(name)
         if wanted is None or DN.parse(wanted) != DN.parse(dn):
-            raise Refused(123, "nobody may act for another one here")
+            # As slapd does without rules for proxies: insufficientAccessRights.
+            raise Refused(50, "nobody may act for another one here")
 
     def _keys(self, mechanism: str, user: str) -> Keys | None:
         dn = self.server.find_user(user)
         node = None if dn is None else self.server.directory.nodes.get(DN.parse(dn).normalized)
-        if node is None:
-            return None
-        if self._may_login(node.name, "authpassword"):
-            for value in node.attributes.get("authpassword", ()):
-                found = parse_keys(mechanism, value)
-                if found is not None:
-                    return found
-        if self._may_login(node.name, "userpassword"):
-            for value in list(node.attributes.get("userpassword", ())):
-                if not value.startswith(b"{"):
-                    made: Keys = coro.in_thread(keys_of_password, mechanism, user, value)
-                    return made
-        return None
+        found: Keys | None = None
+        password: bytes | None = None
+        if node is not None and self._may_login(node.name, "authpassword"):
+            keys = (parse_keys(mechanism, value) for value in node.attributes.get("authpassword", ()))
+            found = next((one for one in keys if one is not None), None)
+        if found is None and node is not None and self._may_login(node.name, "userpassword"):
+            values = node.attributes.get("userpassword", ())
+            password = next((value for value in values if not value.startswith(b"{")), None)
+        # Keys are computed in any case: how long that takes would tell who exists.
+        made: Keys = self.server.hashing.run(
+            self.client, keys_of_password, mechanism, user, password if password is not None else b"nobody"
+        )[0]
+        return made if password is not None else found
 
     def _certificate(self) -> str:
         """The subject of the client's certificate as a name; "" if it has shown none."""

@@ -1,9 +1,11 @@
 """What the server does for a request: search, compare, changes, extended operations (RFC 4511, 4.5 to 4.12).
 
-Each function here runs in a thread of its own, which the connection has started (_connection.py), and returns the
-answer or raises `Refused`.  A search lets other threads run after a few hundred entries, sends what it has found as
-soon as that fills a packet, and waits while the client does not read: so memory does not grow with results, and a
-slow client costs a thread.
+Each function here runs in a thread that the connection has started (_connection.py), and returns the answer or raises
+`Refused`.  A search sends what it has found as soon as that fills a chunk, and waits while the client does not read: so
+memory does not grow with results.
+
+A search works for a moment, and then only in its turn, a millisecond at a time: of all searches of the server one works
+between two turns of the other threads, whatever their filters cost.
 
 Controls: paged results (RFC 2696), assertion (RFC 4528), pre- and post-read (RFC 4527), ManageDsaIT (RFC 3296, which
 changes nothing here: there are no referrals), tree delete.
@@ -40,16 +42,18 @@ from coro.ldap.protocol import (
 from coro.ldap.server import _messages as wire
 from coro.ldap.server._refusal import Refused
 from coro.ldap.server.access import Level, View, Viewer
-from coro.ldap.server.matching import Matcher
+from coro.ldap.server.matching import UNITS, Matcher, Work
 from coro.ldap.server.passwords import check_password, hash_password, scram_password
 from coro.ldap.server.tree import Node
 
 if TYPE_CHECKING:
     from coro.ldap.server._connection import Connection, Operation
 
-#: Entries that a search looks at before other threads run, and bytes that it collects before it sends.
-_SLICE = 256
-_CHUNK = 64 * 1024
+#: Seconds that a search works in its turn, and before it needs one.
+_SLICE = 0.001
+_FIRST_SLICE = 0.0002
+#: Times that an assertion is tried again because the entry has changed meanwhile.
+_ATTEMPTS = 3
 
 _EVERY = frozenset({wire.MANAGE_DSA_IT})
 _KNOWN: dict[type, frozenset[str]] = {
@@ -153,11 +157,59 @@ class Selection:
         return message[(2 if message[1] < 0x80 else 2 + (message[1] & 0x7F)) + 3 :]
 
 
+class Turns(Work):
+    """The work of one search or assertion: lets other threads run, and looks at the clock."""
+
+    __slots__ = ("_allowed", "_deadline", "_held", "_op", "_since", "_turn")
+
+    def __init__(self, op: Operation, turn: coro.mutex, deadline: float | None) -> None:
+        super().__init__()
+        self._turn = turn
+        self._held = False
+        self.begin(op, deadline)
+
+    def begin(self, op: Operation, deadline: float | None) -> None:
+        """Work for this operation from now on: a page of a search."""
+        self._op = op
+        self._deadline = deadline
+        self.pause()
+
+    def pause(self) -> None:
+        """Give the turn back, before waiting and at the end."""
+        self._allowed = _FIRST_SLICE
+        self._since = time.perf_counter()
+        if self._held:
+            self._held = False
+            self._turn.unlock()
+
+    def rest(self) -> None:
+        """See whether the time is over: that of the turn, and that of the search.  Raises Refused."""
+        self.spent = 0
+        if time.perf_counter() - self._since < self._allowed:
+            return
+        self.pause()
+        self._turn.lock()
+        self._held = True
+        # Others run between two turns, too, and not only all searches once.
+        self._op.go_on()
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise Refused(3, "the time for this search is over")
+        self._since = time.perf_counter()
+        self._allowed = _SLICE
+
+    def __enter__(self) -> Turns:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.pause()
+
+
 @dataclass(slots=True)
 class Page:
     """A search that goes on with the next page."""
 
     question: object
+    work: Turns
     found: Iterator[tuple[Node, View]]
     #: One that is already known to match.
     ahead: tuple[Node, View] | None
@@ -200,8 +252,10 @@ class Operations:
     def forbid(what: str) -> Refused:
         return Refused(50, f"no right to {what}")
 
-    def compiled(self, filter: filters.Filter) -> tuple[Callable[[Node, Any], bool | None], set[str]]:
-        matcher = Matcher(self.directory.schema)
+    def compiled(
+        self, filter: filters.Filter, work: Work | None = None
+    ) -> tuple[Callable[[Node, Any], bool | None], set[str]]:
+        matcher = Matcher(self.directory.schema, work)
         return matcher.compile(filter), matcher.attributes
 
     @staticmethod
@@ -209,14 +263,22 @@ class Operations:
         """The attributes of a filter that may not be asked for."""
         return frozenset(name for name in attributes if view.level(name) < Level.SEARCH)
 
-    def asserted(self, node: Node, view: View, controls: dict[str, Control]) -> None:
-        """See that the filter of an assertion control matches (RFC 4528)."""
+    def asserted(self, op: Operation, node: Node, view: View, controls: dict[str, Control]) -> None:
+        """See that the filter of an assertion control matches (RFC 4528), and nothing has changed since."""
         control = controls.get(wire.ASSERTION)
         if control is None:
             return
         filter = self.connection.decoder.only_filter(control.value or b"")
-        matches, attributes = self.compiled(filter)
-        if not matches(node, self.forbidden(attributes, view)):
+        with Turns(op, self.server.turn, None) as work:
+            matches, attributes = self.compiled(filter, work)
+            for _ in range(_ATTEMPTS):
+                held, name = node.attributes, node.name
+                holds = matches(node, self.forbidden(attributes, view))
+                if node.attributes is held and node.name is name and self.directory.nodes.get(name) is node:
+                    break
+            else:
+                raise Refused(51, "the entry changes too often to compare it; try again")
+        if not holds:
             raise Refused(122, "the assertion does not hold")
 
     def read_control(
@@ -246,23 +308,26 @@ class Operations:
         size = min(filter(None, (request.size_limit, limits.entries)), default=0)
         seconds = min(filter(None, (float(request.time_limit), limits.time)), default=0.0)
         deadline = time.monotonic() + seconds if seconds else None
-        base: Node
-        if special is not None:
-            base, matches = special, self.compiled(_filter(request))[0]
-            if wire.ASSERTION not in controls and matches(base, ()):
-                op.send(encode_message(op.id, selection.entry(base, self.server.access.viewer(None).view(()))))
-            return wire.result(5)
+        with Turns(op, self.server.turn, deadline) as work:
+            if special is not None:
+                matches = self.compiled(_filter(request), work)[0]
+                if wire.ASSERTION not in controls and matches(special, ()):
+                    view = self.server.access.viewer(None).view(())
+                    op.ahead = encode_message(op.id, selection.entry(special, view))
+                return wire.result(5)
         base, view = self.visible(request.base, viewer)
-        self.asserted(base, view, controls)
+        self.asserted(op, base, view, controls)
         page_size, page = 0, None
         if paged is not None:
             page_size, page = self._page(paged, request)
             if page_size == 0 and page is not None:
                 return self._paged_done(op, b"")
-        found = self._matches(op, base, request, viewer, deadline) if page is None else page.found
-        sent = 0 if page is None else page.sent
-        ahead = None if page is None else page.ahead
-        code, cookie = self._send(op, found, ahead, sent, page_size, size, selection, request)
+        if page is None:
+            page = Page(self._question(request), work, self._matches(work, base, request, viewer), None, 0)
+        else:
+            page.work.begin(op, deadline)
+        with page.work:
+            code, cookie = self._send(op, page, page_size, size, selection)
         if code:
             return wire.result(5, code)
         return self._paged_done(op, cookie) if paged is not None else wire.result(5)
@@ -291,68 +356,66 @@ class Operations:
         return wire.result(5)
 
     def _matches(
-        self, op: Operation, base: Node, request: SearchRequest, viewer: Viewer, deadline: float | None
+        self, work: Turns, base: Node, request: SearchRequest, viewer: Viewer
     ) -> Iterator[tuple[Node, View]]:
         """The entries that match and may be seen.  Raises Refused when the time is over."""
         wanted = _filter(request)
-        matches, attributes = self.compiled(wanted)
+        matches, attributes = self.compiled(wanted, work)
         forbidden: dict[View, frozenset[str]] = {}
         nodes = self.directory.nodes
-        looked = 0
         for node in self.directory.scan(base, request.scope, wanted):
-            looked += 1
-            if looked % _SLICE == 0:
-                op.go_on()
-                if deadline is not None and time.monotonic() > deadline:
-                    raise Refused(3, "the time for this search is over")
-            view = viewer.view(node.name)
-            hidden = forbidden.get(view)
-            if hidden is None:
-                hidden = forbidden[view] = (
-                    frozenset({"*"}) if view.level("entry") < Level.READ else self.forbidden(attributes, view)
-                )
-            if "*" in hidden or not matches(node, hidden) or nodes.get(node.name) is not node:
-                continue
-            yield node, view
+            name = None
+            # An entry that gets another name while its values are compared may be one that must not be seen.
+            while name is not node.name:
+                work.spent += 1
+                if work.spent > UNITS:
+                    work.rest()
+                name = node.name
+                view = viewer.view(name)
+                hidden = forbidden.get(view)
+                if hidden is None:
+                    hidden = forbidden[view] = (
+                        frozenset({"*"}) if view.level("entry") < Level.READ else self.forbidden(attributes, view)
+                    )
+                found = "*" not in hidden and matches(node, hidden)
+            if found and nodes.get(name) is node:
+                yield node, view
 
     def _send(
-        self,
-        op: Operation,
-        found: Iterator[tuple[Node, View]],
-        ahead: tuple[Node, View] | None,
-        sent: int,
-        page_size: int,
-        size: int,
-        selection: Selection,
-        request: SearchRequest,
+        self, op: Operation, page: Page, page_size: int, size: int, selection: Selection
     ) -> tuple[int, bytes]:
         """Send the entries of a search, or of a page; returns the code, and the cookie for the next page."""
         chunks: list[bytes] = []
         collected = on_page = 0
-        identity, entry = op.id, selection.entry
+        identity, entry, work = op.id, selection.entry, page.work
         cookie = b""
         code = 0
         try:
             while True:
-                pair = ahead if ahead is not None else next(found, None)
-                ahead = None
+                pair = page.ahead if page.ahead is not None else next(page.found, None)
+                page.ahead = None
                 if pair is None:
                     break
-                if size and sent >= size:
+                if size and page.sent >= size:
                     code = 4
                     break
                 if page_size and on_page >= page_size:
-                    cookie = self.connection.keep_page(Page(self._question(request), found, pair, sent))
+                    page.ahead = pair
+                    cookie = self.connection.keep_page(page)
                     break
                 message = encode_message(identity, entry(*pair))
                 chunks.append(message)
                 collected += len(message)
-                sent += 1
+                work.spent += 4 + (len(message) >> 8)
+                page.sent += 1
                 on_page += 1
-                if collected >= _CHUNK:
-                    op.send(b"".join(chunks))
+                if collected >= self.server.chunk:
+                    data = b"".join(chunks)
                     chunks.clear()
                     collected = 0
+                    work.pause()
+                    op.send(data)
+                    data = b""
         except Refused as exc:
             if exc.code != 3:
                 raise
@@ -363,7 +426,7 @@ class Operations:
     def compare(self, op: Operation, request: CompareRequest, controls: dict[str, Control]) -> bytes:
         viewer = self.viewer()
         node, view = self.visible(request.dn, viewer)
-        self.asserted(node, view, controls)
+        self.asserted(op, node, view, controls)
         schema = self.directory.schema
         base, _ = schema.split(request.attribute)
         type = schema.types.get(base)
@@ -422,11 +485,11 @@ class Operations:
         self.begin()
         viewer = self.viewer()
         node, view = self.visible(request.dn, viewer)
+        self.asserted(op, node, view, controls)
         for change in request.changes:
             attribute = change.attribute
             if view.level(self.directory.schema.key(attribute)) < Level.WRITE:
                 raise self.forbid(f"change {attribute}")
-        self.asserted(node, view, controls)
         before = self.read_control(wire.PRE_READ, node, viewer, controls)
         self.directory.modify(
             node.dn, [(one.operation, one.attribute, one.values) for one in request.changes], by=self.connection.dn
@@ -440,13 +503,13 @@ class Operations:
         self.begin()
         viewer = self.viewer()
         node, view = self.visible(request.dn, viewer)
+        self.asserted(op, node, view, controls)
         tree = wire.TREE_DELETE in controls
         for one in self.directory.walk(node) if tree else (node,):
             if viewer.view(one.name).level("entry") < Level.WRITE or (
                 one.parent is not None and viewer.view(one.parent.name).level("children") < Level.WRITE
             ):
                 raise self.forbid(f"delete {one.dn!r:.200}")
-        self.asserted(node, view, controls)
         op.controls = wire.encode_controls(self.read_control(wire.PRE_READ, node, viewer, controls))
         self.directory.delete(node.dn, tree)
         self.saved()
@@ -456,6 +519,7 @@ class Operations:
         self.begin()
         viewer = self.viewer()
         node, view = self.visible(request.dn, viewer)
+        self.asserted(op, node, view, controls)
         above = [node.parent] if node.parent is not None else []
         if request.new_superior is not None:
             above.append(self.visible(request.new_superior, viewer)[0])
@@ -470,7 +534,6 @@ class Operations:
         for attribute, _ in (*pairs, *(node.parsed().rdns[0] if request.delete_old else ())):
             if view.level(self.directory.schema.key(attribute)) < Level.WRITE:
                 raise self.forbid(f"change {attribute}")
-        self.asserted(node, view, controls)
         before = self.read_control(wire.PRE_READ, node, viewer, controls)
         self.directory.rename(node.dn, request.newrdn, request.delete_old, request.new_superior, by=self.connection.dn)
         after = self.read_control(wire.POST_READ, node, viewer, controls)
@@ -489,6 +552,9 @@ class Operations:
         if request.name == wire.PASSWORD_MODIFY:
             return self._password(request.value)
         raise Refused(2, f"the extended operation {request.name} is not known here")
+
+    def _hash(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self.server.hashing.run(self.connection.client, function, *args)[0]
 
     def _password(self, value: bytes | None) -> bytes:
         """Password Modify (RFC 3062)."""
@@ -511,7 +577,7 @@ class Operations:
             raise self.forbid("change this password")
         old = parts.get(1)
         if old is not None and not any(
-            coro.in_thread(check_password, stored, old) for stored in list(node.attributes.get("userpassword", ()))
+            self._hash(check_password, stored, old) for stored in list(node.attributes.get("userpassword", ()))
         ):
             raise Refused(53, "the old password is wrong")
         new = parts.get(2)
@@ -520,11 +586,11 @@ class Operations:
         made = None
         if new is None:
             made = new = secrets.token_urlsafe(12).encode()
-        hashed = coro.in_thread(hash_password, new, self.server.password_scheme)
+        hashed = self._hash(hash_password, new, self.server.password_scheme)
         # Keys for SCRAM belong to the old password: those that were there are made anew.
         kinds = {held.partition(b"$")[0].decode("ascii", "replace") for held in node.attributes.get("authpassword", ())}
         keys = [
-            coro.in_thread(scram_password, new.decode("utf-8", "replace"), kind)
+            self._hash(scram_password, new.decode("utf-8", "replace"), kind)
             for kind in sorted(kinds & {"SCRAM-SHA-1", "SCRAM-SHA-256"})
         ]
         self.begin()

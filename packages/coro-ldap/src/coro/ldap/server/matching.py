@@ -7,6 +7,9 @@
 has, so nobody learns a value by asking for it.  An attribute that no entry ever had, a value that the syntax forbids
 and a comparison that the attribute has no rule for are undefined, too.
 
+A filter may have thousands of parts and a value a megabyte, so the functions count what they do in `Work.spent`, and
+call `Work.rest` when that is much: the one who searches lets other threads run there. An entry may change meanwhile.
+
 Cost: 0.5 µs for each part and entry; values in the form that is compared are kept with the entry once they were needed.
 """
 
@@ -21,9 +24,26 @@ from coro.ldap.server.schema import AttributeType, MatchingRule, Schema
 if TYPE_CHECKING:
     from coro.ldap.server.tree import Node
 
-__all__ = ["Matcher", "Matches"]
+__all__ = ["Matcher", "Matches", "Work"]
 
 Matches = Callable[["Node", Collection[str]], "bool | None"]
+
+
+#: Units of work, each about a part of a filter and 64 bytes of a value, after which `Work.rest` is called.
+UNITS = 100
+
+
+class Work:
+    """Counts the work of comparing. `rest` is called when `spent` is above UNITS, and sets it back."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def rest(self) -> None:
+        """Here nothing waits; a search lets other threads run."""
+        self.spent = 0
 
 
 def _undefined(node: Node, forbidden: Collection[str]) -> bool | None:
@@ -31,15 +51,19 @@ def _undefined(node: Node, forbidden: Collection[str]) -> bool | None:
 
 
 class Matcher:
-    """Compiles filters.  One is made for each search; it holds nothing but the schema."""
+    """Compiles filters.  One is made for each search; it holds nothing but the schema.  work: counts what is done."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, work: Work | None = None) -> None:
         self.schema = schema
+        self.work = work if work is not None else Work()
         #: The attributes that the filters name.
         self.attributes: set[str] = set()
 
     def compile(self, filter: filters.Filter) -> Matches:
         """A function of an entry and the attributes that may not be asked for."""
+        self.work.spent += 4
+        if self.work.spent > UNITS:
+            self.work.rest()
         if isinstance(filter, filters.And):
             return self._and([self.compile(part) for part in filter.filters])
         if isinstance(filter, filters.Or):
@@ -86,7 +110,7 @@ class Matcher:
         if isinstance(filter, filters.Substrings):
             if not type.substrings or type.equality is None:
                 return None
-            return _pieces(filter, type.equality)
+            return _pieces(filter, type.equality, self.work)
         return None
 
     def _on(
@@ -128,14 +152,17 @@ class Matcher:
 
         return matches
 
-    @staticmethod
-    def _and(parts: list[Matches]) -> Matches:
+    def _and(self, parts: list[Matches]) -> Matches:
         if len(parts) == 1:
             return parts[0]
+        work = self.work
 
         def matches(node: Node, forbidden: Collection[str]) -> bool | None:
             found: bool | None = True
             for part in parts:
+                work.spent += 1
+                if work.spent > UNITS:
+                    work.rest()
                 one = part(node, forbidden)
                 if one is False:
                     return False
@@ -145,14 +172,17 @@ class Matcher:
 
         return matches
 
-    @staticmethod
-    def _or(parts: list[Matches]) -> Matches:
+    def _or(self, parts: list[Matches]) -> Matches:
         if len(parts) == 1:
             return parts[0]
+        work = self.work
 
         def matches(node: Node, forbidden: Collection[str]) -> bool | None:
             found: bool | None = False
             for part in parts:
+                work.spent += 1
+                if work.spent > UNITS:
+                    work.rest()
                 one = part(node, forbidden)
                 if one:
                     return True
@@ -175,40 +205,32 @@ class Matcher:
         rule = None if filter.rule is None else schema.rule(filter.rule)
         if filter.rule is not None and rule is None:
             return _undefined
-        found: list[Matches] = []
-        types: list[AttributeType] = []
         if filter.attribute is not None:
             base, options = schema.split(filter.attribute)
             type = schema.types.get(base)
-            if type is None or (rule is None and type.equality is None):
+            if type is None:
                 return _undefined
-            types = [schema.types[key] for key in schema.kinds(base)]
+            used = rule if rule is not None else type.equality
+            keys = schema.kinds(base)
         else:
-            assert rule is not None  # a filter names one of the two
-            options = ()
-            types = [one for one in schema.types.values() if one.equality is rule]
-        self.attributes |= {one.key for one in types}
-        for one in types:
-            test = self._rule_test(one, rule, filter.value)
-            if test is not None:
-                found.append(self._raw(one, options, test))
-                if filter.dn:
-                    found.append(self._in_name(one, test))
-        return self._or(found) if found else _undefined
+            options, used = (), rule  # a filter names one of the two
+            keys = frozenset(one.key for one in schema.types.values() if one.equality is rule)
+            self.work.spent += len(schema.types) >> 4
+        test = None if used is None else self._rule_test(used, filter.value)
+        if test is None:
+            return _undefined
+        self.attributes |= keys
+        raw = self._raw(keys, options, test)
+        return self._or([raw, self._in_name(keys, test)]) if filter.dn else raw
 
-    def _rule_test(
-        self, type: AttributeType, rule: MatchingRule | None, value: bytes
-    ) -> Callable[[bytes], bool] | None:
-        """A function of one value as it is kept; None if the rule cannot compare the attribute with this value."""
-        used = rule if rule is not None else type.equality
-        if used is None:
-            return None
+    def _rule_test(self, used: MatchingRule, value: bytes) -> Callable[[bytes], bool] | None:
+        """A function of one value as it is kept; None if the rule cannot compare with this value."""
         normalize = used.normalize
         try:
             if used.kind == "substrings":
                 text = value.split(b"*")
                 pieces = filters.Substrings("x", text[0] or None, [one for one in text[1:-1] if one], text[-1] or None)
-                inside = _pieces(pieces, used)
+                inside = _pieces(pieces, used, self.work)
                 return lambda held: inside(normalize(held))
             wanted = normalize(value)
         except (ValueError, UnicodeDecodeError):
@@ -220,40 +242,45 @@ class Matcher:
             return lambda held: wanted in str(normalize(held)).split(" ")
         return lambda held: bool(normalize(held) == wanted)
 
-    def _raw(self, type: AttributeType, options: tuple[str, ...], test: Callable[[bytes], bool]) -> Matches:
+    def _raw(self, keys: frozenset[str], options: tuple[str, ...], test: Callable[[bytes], bool]) -> Matches:
         wanted = set(options)
+        work = self.work
 
         def matches(node: Node, forbidden: Collection[str]) -> bool | None:
-            if type.key in forbidden:
-                return None
             for key, values in node.attributes.items():
                 name, _, rest = key.partition(";")
-                if name == type.key and wanted <= set(rest.split(";")):
+                if name in keys and name not in forbidden and wanted <= set(rest.split(";")):
                     for value in values:
+                        # It is made comparable each time.
+                        work.spent += 4 + (len(value) >> 4)
+                        if work.spent > UNITS:
+                            work.rest()
                         try:
                             if test(value):
                                 return True
                         except ValueError:
                             continue
-            return False
+            return False if keys.isdisjoint(forbidden) else None
 
         return matches
 
-    def _in_name(self, type: AttributeType, test: Callable[[bytes], bool]) -> Matches:
+    def _in_name(self, keys: frozenset[str], test: Callable[[bytes], bool]) -> Matches:
         find = self.schema.find
+        work = self.work
 
         def matches(node: Node, forbidden: Collection[str]) -> bool | None:
-            if type.key in forbidden:
-                return None
+            work.spent += 20
             for rdn in node.parsed().rdns:
                 for attribute, value in rdn:
-                    if find(attribute) is type and isinstance(value, str):
-                        try:
-                            if test(value.encode("utf-8")):
-                                return True
-                        except ValueError:
-                            continue
-            return False
+                    type = find(attribute)
+                    if type is None or type.key not in keys or type.key in forbidden or not isinstance(value, str):
+                        continue
+                    try:
+                        if test(value.encode("utf-8")):
+                            return True
+                    except ValueError:
+                        continue
+            return False if keys.isdisjoint(forbidden) else None
 
         return matches
 
@@ -262,7 +289,7 @@ class Matcher:
 COMPUTED = frozenset({"entrydn", "hassubordinates", "subschemasubentry"})
 
 
-def _pieces(filter: filters.Substrings, rule: MatchingRule) -> Callable[[Any], bool]:
+def _pieces(filter: filters.Substrings, rule: MatchingRule, work: Work) -> Callable[[Any], bool]:
     """Initial, any and final, in the form that is compared; blanks at the ends of pieces count."""
     normalize = rule.normalize
 
@@ -281,6 +308,7 @@ def _pieces(filter: filters.Substrings, rule: MatchingRule) -> Callable[[Any], b
     middle = [piece(data) for data in filter.any]
 
     def test(value: Any) -> bool:
+        work.spent += len(value) >> 6
         at = 0
         end = len(value)
         if initial is not None:

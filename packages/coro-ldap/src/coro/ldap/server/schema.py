@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -112,6 +112,10 @@ class MatchingRule:
     normalize: Normalize
     kind: str = "equality"
 
+    def definition(self) -> str:
+        """The text in the subschema (RFC 4512, 4.1.3)."""
+        return f"( {self.oid} NAME '{self.name}' SYNTAX {_ASSERTED[self.name]} )"
+
 
 MATCHING_RULES: tuple[MatchingRule, ...] = (
     MatchingRule("objectIdentifierMatch", "2.5.13.0", _folded),
@@ -140,6 +144,48 @@ MATCHING_RULES: tuple[MatchingRule, ...] = (
     MatchingRule("UUIDMatch", "1.3.6.1.1.16.2", _folded),
     MatchingRule("wordMatch", "2.5.13.32", _folded, "words"),
 )
+
+_SYNTAX = "1.3.6.1.4.1.1466.115.121.1."
+#: The syntaxes that the attributes and the matching rules have (RFC 4517, 3.3; RFC 4530, 2.1).
+_SYNTAXES = {
+    f"{_SYNTAX}5": "Binary",
+    f"{_SYNTAX}7": "Boolean",
+    f"{_SYNTAX}12": "DN",
+    f"{_SYNTAX}15": "Directory String",
+    f"{_SYNTAX}24": "Generalized Time",
+    f"{_SYNTAX}26": "IA5 String",
+    f"{_SYNTAX}27": "INTEGER",
+    f"{_SYNTAX}34": "Name And Optional UID",
+    f"{_SYNTAX}36": "Numeric String",
+    f"{_SYNTAX}38": "OID",
+    f"{_SYNTAX}40": "Octet String",
+    f"{_SYNTAX}41": "Postal Address",
+    f"{_SYNTAX}50": "Telephone Number",
+    f"{_SYNTAX}58": "Substring Assertion",
+    "1.3.6.1.1.16.1": "UUID",
+}
+#: The syntax of what is compared, for each matching rule (RFC 4517, 4.2).
+_ASSERTED = {
+    name: number if "." in number else _SYNTAX + number
+    for number, names in {
+        "38": "objectIdentifierMatch",
+        "12": "distinguishedNameMatch",
+        "15": "caseIgnoreMatch caseIgnoreOrderingMatch caseExactMatch caseExactOrderingMatch wordMatch",
+        "58": "caseIgnoreSubstringsMatch caseExactSubstringsMatch telephoneNumberSubstringsMatch"
+        " caseIgnoreIA5SubstringsMatch",
+        "36": "numericStringMatch",
+        "41": "caseIgnoreListMatch",
+        "7": "booleanMatch",
+        "27": "integerMatch integerOrderingMatch",
+        "40": "octetStringMatch octetStringOrderingMatch",
+        "50": "telephoneNumberMatch",
+        "34": "uniqueMemberMatch",
+        "24": "generalizedTimeMatch generalizedTimeOrderingMatch",
+        "26": "caseExactIA5Match caseIgnoreIA5Match",
+        "1.3.6.1.1.16.1": "UUIDMatch",
+    }.items()
+    for name in names.split()
+}
 
 _RULES = {rule.name.lower(): rule for rule in MATCHING_RULES} | {rule.oid: rule for rule in MATCHING_RULES}
 
@@ -267,6 +313,8 @@ _TABLE = """
 2.5.21.4 matchingRules exact !
 2.5.21.5 attributeTypes exact !
 2.5.21.6 objectClasses exact !
+2.5.21.8 matchingRuleUse exact !
+1.3.6.1.4.1.1466.101.120.16 ldapSyntaxes exact !
 1.3.6.1.4.1.1466.101.120.5 namingContexts dn !
 1.3.6.1.4.1.1466.101.120.7 supportedExtension oid !
 1.3.6.1.4.1.1466.101.120.13 supportedControl oid !
@@ -410,13 +458,23 @@ class Schema:
         """The matching rule of a name or object identifier."""
         return _RULES.get(name.lower())
 
+    def _uses(self) -> Iterator[str]:
+        """Which attributes each rule can be used for in an extensible filter (RFC 4512, 4.1.4)."""
+        for rule in MATCHING_RULES:
+            names = [one.names[0] for one in self.types.values() if one.equality is rule]
+            if names:
+                applies = names[0] if len(names) == 1 else f"( {' $ '.join(names)} )"
+                yield f"( {rule.oid} NAME '{rule.name}' APPLIES {applies} )"
+
     def subschema(self, classes: Iterable[str] = ()) -> dict[str, list[bytes]]:
         """The attributes of the subschema subentry (RFC 4512, 4.2)."""
         return {
             "objectClass": [b"top", b"subentry", b"subschema", b"extensibleObject"],
             "cn": [b"Subschema"],
             "attributeTypes": [one.definition().encode() for one in self.types.values()],
-            "matchingRules": [f"( {rule.oid} NAME '{rule.name}' )".encode() for rule in MATCHING_RULES],
+            "matchingRules": [rule.definition().encode() for rule in MATCHING_RULES],
+            "matchingRuleUse": [use.encode() for use in self._uses()],
+            "ldapSyntaxes": [f"( {oid} DESC '{name}' )".encode() for oid, name in _SYNTAXES.items()],
             "objectClasses": [definition.encode() for definition in (*_CLASSES, *classes)],
         }
 
@@ -447,6 +505,9 @@ _CLASSES = (
     "( 0.9.2342.19200300.100.4.13 NAME 'domain' SUP top STRUCTURAL MUST dc MAY ( description $ o $ l $ st ) )",
     "( 0.9.2342.19200300.100.4.19 NAME 'simpleSecurityObject' SUP top AUXILIARY MUST userPassword )",
     "( 1.3.6.1.4.1.1466.344 NAME 'dcObject' SUP top AUXILIARY MUST dc )",
+    "( 1.3.6.1.1.3.1 NAME 'uidObject' SUP top AUXILIARY MUST uid )",
+    "( 2.5.17.0 NAME 'subentry' SUP top STRUCTURAL MUST cn )",
+    "( 2.5.20.1 NAME 'subschema' AUXILIARY MAY ( attributeTypes $ objectClasses $ matchingRules $ matchingRuleUse ) )",
     "( 2.16.840.1.113730.3.2.6 NAME 'referral' SUP top STRUCTURAL MUST ref )",
     "( 2.16.840.1.113730.3.2.2 NAME 'inetOrgPerson' SUP organizationalPerson STRUCTURAL MAY ( audio $"
     " businessCategory $ carLicense $ departmentNumber $ displayName $ employeeNumber $ employeeType $ givenName $"

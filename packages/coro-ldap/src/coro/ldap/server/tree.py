@@ -43,6 +43,8 @@ DEFAULT_INDEXES = (
 )  # fmt: skip
 
 _DESCRIPTION = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+)(?:;[A-Za-z0-9-]+)*", re.ASCII)
+#: Entries of indexes that are put together for one search; more are found by a walk, which lets other threads run.
+_CANDIDATES = 1 << 16
 _KINDS = {"add": 0, "delete": 1, "replace": 2, "increment": 3}
 
 Values = Sequence[bytes | str]
@@ -201,20 +203,23 @@ class Directory:
 
     def candidates(self, filter: filters.Filter) -> dict[Node, None] | None:
         """The entries that may match, as far as the indexes tell; None if they do not."""
+        return self._candidates(filter, [_CANDIDATES])
+
+    def _candidates(self, filter: filters.Filter, room: list[int]) -> dict[Node, None] | None:
+        """room: how many entries may still be put together; behind that, the indexes tell nothing."""
         if isinstance(filter, filters.And):
             best = None
             for part in filter.filters:
-                some = self.candidates(part)
+                some = self._candidates(part, room)
                 if some is not None and (best is None or len(some) < len(best)):
                     best = some
             return best
         if isinstance(filter, filters.Or):
             union: dict[Node, None] = {}
             for part in filter.filters:
-                some = self.candidates(part)
-                if some is None:
+                some = self._candidates(part, room)
+                if some is None or not self._unite(union, some, room):
                     return None
-                union.update(some)
             return union
         if isinstance(filter, filters.Equal):
             base, _ = self.schema.split(filter.attribute)
@@ -233,9 +238,18 @@ class Directory:
                     continue
                 if len(kinds) == 1:
                     return some
-                found.update(some)
+                if not self._unite(found, some, room):
+                    return None
             return found
         return None
+
+    @staticmethod
+    def _unite(union: dict[Node, None], more: dict[Node, None], room: list[int]) -> bool:
+        room[0] -= len(more)
+        if room[0] < 0:
+            return False
+        union.update(more)
+        return True
 
     def scan(self, base: Node, scope: int, filter: filters.Filter) -> Iterator[Node]:
         """The entries within a scope that may match the filter; the caller looks at each."""
