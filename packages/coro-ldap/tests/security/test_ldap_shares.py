@@ -209,7 +209,7 @@ def test_indexes_do_not_put_everything_together(monkeypatch: pytest.MonkeyPatch)
     from coro.ldap.server import tree
 
     directory = people(20)
-    many = query.parse("(|%s)" % ("(objectClass=account)" * 10))
+    many = query.parse(f"(|{'(objectClass=account)' * 10})")
     found = directory.candidates(many)
     assert found is not None and len(found) == 20
     monkeypatch.setattr(tree, "_CANDIDATES", 199)
@@ -265,7 +265,7 @@ def test_a_search_that_costs_much_can_be_abandoned() -> None:
         client = Client(server)
         client.send(bind_request(ADMIN, PASSWORD))
         assert client.receive() == (1, 1)
-        client.send(search_request("(|%s)" % "".join(f"(description=*aab{number}*aac*)" for number in range(600))))
+        client.send(search_request(f"(|{''.join(f'(description=*aab{number}*aac*)' for number in range(600))})"))
         until(lambda: server.pending == 1)
         client.send(b"\x50\x01\x02")
         client.send(search_request(scope=0))

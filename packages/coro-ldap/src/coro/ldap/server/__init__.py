@@ -223,7 +223,12 @@ class Server:
 
     def statistics(self) -> dict[str, int]:
         """Connections, entries, and how often what was done; debugging information."""
-        return {"connections": len(self.connections), "entries": len(self.directory), "evicted": self.places.evicted, **self.counted}
+        return {
+            "connections": len(self.connections),
+            "entries": len(self.directory),
+            "evicted": self.places.evicted,
+            **self.counted,
+        }
 
     # -- connections
 

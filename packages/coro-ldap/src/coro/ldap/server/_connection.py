@@ -4,13 +4,13 @@ The thread of the connection reads.  Bind, Unbind, Abandon and StartTLS are done
 on beside them (RFC 4511, 4.2.1 and 4.14.1).  Searches wait in a queue, as the bytes that came, and one thread does one
 after the other: so a connection never holds more than one chunk of results.  Everything else gets a thread of its own.
 At most `Limits.pending` wait or go on, fewer when the server has many, and more is refused as busy.  Threads start in
-the order of the requests and do not wait before a change is in the tree, so a client that sends a change and a search at
-once finds it changed.
+the order of the requests and do not wait before a change is in the tree, so a client that sends a change and a search
+at once finds it changed.
 
 Answers go through one lock.  A client that does not read has all its operations wait there, and after `Limits.send`
 seconds it is cut off, or sooner if it is the one that has read nothing for longest when all clients together have left
-`Limits.unsent` bytes unread.  What follows a StartTLS request in clear text is refused: somebody on the way could have put it
-there (RFC 3207, 6, describes the attack for SMTP).
+`Limits.unsent` bytes unread.  What follows a StartTLS request in clear text is refused: somebody on the way could have
+put it there (RFC 3207, 6, describes the attack for SMTP).
 
 Invariants:
 1. An id is in `operations` from the moment the request was read until its answer was sent.

@@ -355,9 +355,7 @@ class Operations:
         op.controls = wire.encode_controls([(wire.PAGED_RESULTS, value)])
         return wire.result(5)
 
-    def _matches(
-        self, work: Turns, base: Node, request: SearchRequest, viewer: Viewer
-    ) -> Iterator[tuple[Node, View]]:
+    def _matches(self, work: Turns, base: Node, request: SearchRequest, viewer: Viewer) -> Iterator[tuple[Node, View]]:
         """The entries that match and may be seen.  Raises Refused when the time is over."""
         wanted = _filter(request)
         matches, attributes = self.compiled(wanted, work)
@@ -381,9 +379,7 @@ class Operations:
             if found and nodes.get(name) is node:
                 yield node, view
 
-    def _send(
-        self, op: Operation, page: Page, page_size: int, size: int, selection: Selection
-    ) -> tuple[int, bytes]:
+    def _send(self, op: Operation, page: Page, page_size: int, size: int, selection: Selection) -> tuple[int, bytes]:
         """Send the entries of a search, or of a page; returns the code, and the cookie for the next page."""
         chunks: list[bytes] = []
         collected = on_page = 0

@@ -22,10 +22,10 @@ is emptied.  Changes wait meanwhile, searches do not.  It has grown when it is f
 a start takes the time of the entries and not of all that ever happened to them.
 
 After a failed write or fsync nobody knows what of the last frame is on disk (the kernel may have dropped the pages,
-fsync(2)). The store refuses changes. The next one that is asked for tries to mend that: the journal is opened again, cut
-off behind the last frame that is on disk, and the frame that failed is written again. It has to be there, because later
-changes may build on it. So a full disk stops changes until there is room. An interruption is not mended that way, because
-another OS thread may still be writing then.
+fsync(2)). The store refuses changes. The next one that is asked for tries to mend that: the journal is opened again,
+cut off behind the last frame that is on disk, and the frame that failed is written again. It has to be there, because
+later changes may build on it. So a full disk stops changes until there is room. An interruption is not mended that way,
+because another OS thread may still be writing then.
 
 When writing all entries fails, the new file is removed, because the journal may need its room, and it is tried again
 when the journal has grown by another quarter.
