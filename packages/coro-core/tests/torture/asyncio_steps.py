@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import contextvars
 import gc
+import importlib
 import random
 import sys
 import threading
@@ -32,12 +33,7 @@ from typing import Any
 import coro
 from coro import asyncio_bridge
 
-try:
-    import anyio
-    import anyio.to_thread
-except ImportError:  # the part of it is left out, and the last line says so
-    anyio = None
-
+anyio: Any = None  # imported by main, when the emulation is there; without it a part is left out, as the last line says
 EAGER = sys.version_info >= (3, 12)
 LIMIT = 60.0  # seconds, for what hangs
 variable: contextvars.ContextVar[object] = contextvars.ContextVar("variable")
@@ -423,6 +419,11 @@ def main() -> int:
     world = World(options.seed, options.seconds)
     if options.emulation:
         coro.install_thread_emulation()
+    # Not before: what keeps data of OS threads by then, as sniffio below older versions of anyio, is warned of.
+    global anyio
+    with contextlib.suppress(ImportError):
+        importlib.import_module("anyio.to_thread")
+        anyio = importlib.import_module("anyio")
 
     def run() -> None:
         asyncio_bridge.get_loop().set_debug(options.debug)
