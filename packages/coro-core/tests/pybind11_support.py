@@ -1,4 +1,4 @@
-"""A module made with pybind11, for tests: C++ functions that call Python back. Compiled once for each process."""
+"""Modules made with pybind11, for tests: C++ functions that call Python back. Compiled once for each process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 NAME = "coro_pybind11_test"
+RENAMED = "coro_pybind11_renamed"
 _SOURCE = """
 #include <pybind11/pybind11.h>
 #include <string>
@@ -38,6 +39,23 @@ PYBIND11_MODULE(coro_pybind11_test, m) {
 }
 """
 
+#: All it has is a class that says it is another module's.
+_RENAMED = """
+#include <pybind11/pybind11.h>
+namespace py = pybind11;
+
+struct Caller {
+    explicit Caller(py::function f_) : f(f_) {}
+    py::object call() { return f(); }
+    py::function f;
+};
+
+PYBIND11_MODULE(coro_pybind11_renamed, m) {
+    py::class_<Caller> caller(m, "Caller");
+    caller.def(py::init<py::function>()).def("call", &Caller::call).attr("__module__") = "public";
+}
+"""
+
 
 def missing() -> str:
     """What is not there to build it with; an empty text if everything is."""
@@ -48,13 +66,14 @@ def missing() -> str:
 
 @functools.cache
 def folder() -> str:
-    """The folder that the module is in."""
+    """The folder that the modules are in."""
     import pybind11
 
     made = Path(tempfile.mkdtemp(prefix="coro-pybind11-"))
-    (made / "module.cpp").write_text(_SOURCE)
     includes = [f"-I{path}" for path in (pybind11.get_include(), sysconfig.get_path("include"))]
-    target = str(made / (NAME + sysconfig.get_config_var("EXT_SUFFIX")))
     flags = ["-O1", "-shared", "-fPIC", "-std=c++17", "-fvisibility=hidden"]
-    subprocess.run(["c++", *flags, *includes, str(made / "module.cpp"), "-o", target], check=True)
+    for name, source in ((NAME, _SOURCE), (RENAMED, _RENAMED)):
+        (made / f"{name}.cpp").write_text(source)
+        target = str(made / (name + sysconfig.get_config_var("EXT_SUFFIX")))
+        subprocess.run(["c++", *flags, *includes, str(made / f"{name}.cpp"), "-o", target], check=True)
     return str(made)

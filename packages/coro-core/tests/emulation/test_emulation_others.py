@@ -43,7 +43,9 @@ def with_pybind11():
 
 def test_no_thread_gives_way_inside_a_greenlet():
     pytest.importorskip("greenlet")
-    assert emulated(BUSY + """
+    assert emulated(
+        BUSY
+        + """
         import greenlet
         running, mixed, results = [], [], []
 
@@ -68,12 +70,15 @@ def test_no_thread_gives_way_inside_a_greenlet():
         def main():
             together(work)
             print(mixed, results)
-    """) == ["[] [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    """
+    ) == ["[] [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
 
 
 def test_a_wait_inside_a_greenlet_is_refused_and_a_worker_takes_it():
     pytest.importorskip("greenlet")
-    assert emulated(BUSY + """
+    assert emulated(
+        BUSY
+        + """
         import greenlet, queue, socket
         refusals, done = [], []
 
@@ -100,7 +105,8 @@ def test_a_wait_inside_a_greenlet_is_refused_and_a_worker_takes_it():
             together(work)
             assert len(refusals) == 24 and len(set(refusals)) == 1
             print("greenlet" in refusals[0], "coro.in_thread(" in refusals[0], sorted(done))
-    """) == ["True True [0, 1, 2, 3]"]
+    """
+    ) == ["True True [0, 1, 2, 3]"]
 
 
 def test_greenlet_may_be_imported_after_the_loop_has_begun_and_without_emulation():
@@ -117,7 +123,10 @@ def test_greenlet_may_be_imported_after_the_loop_has_begun_and_without_emulation
     source = "def main():\n" + "\n".join(line[4:] for line in ending.splitlines())
     source += "\n    print(greenlet.greenlet(inner).switch())\n    coro.sleep_relative(0.001)"
     assert emulated(source) == ["refused"]
-    assert ok("import coro\n" + "\n".join(line[8:] for line in ending.splitlines()) + """
+    assert ok(
+        "import coro\n"
+        + "\n".join(line[8:] for line in ending.splitlines())
+        + """
 def main():
     print(greenlet.greenlet(inner).switch())
     coro.sleep_relative(0.001)
@@ -126,13 +135,16 @@ coro.run(main)
 # A loop that runs inside a greenlet is at home there, and its threads may wait.
 greenlet.greenlet(lambda: coro.run(coro.sleep_relative, 0.001)).switch()
 greenlet.greenlet(lambda: coro.run(main)).switch()
-""") == ["refused", "refused"]
+"""
+    ) == ["refused", "refused"]
 
 
 def test_asyncio_with_greenlets_in_many_threads():
     """What SQLAlchemy's asyncio extension does: code in a greenlet, and the wait in the main one."""
     pytest.importorskip("greenlet")
-    assert emulated(BUSY + """
+    assert emulated(
+        BUSY
+        + """
         import asyncio, greenlet
         done = []
 
@@ -161,13 +173,16 @@ def test_asyncio_with_greenlets_in_many_threads():
         def main():
             together(work, 50)
             print(all(result == [n + 1] * 5 for n, result in done), len(done))
-    """.replace("with lock:", "if True:")) == ["True 50"]
+    """.replace("with lock:", "if True:")
+    ) == ["True 50"]
 
 
 @pytest.mark.each_python
 @needs_pybind11
 def test_no_thread_gives_way_below_a_call_of_pybind11s(with_pybind11):
-    assert emulated(with_pybind11 + """
+    assert emulated(
+        with_pybind11
+        + """
         import coro_pybind11_test as pb
         running, mixed, sums = [], [], []
 
@@ -186,13 +201,16 @@ def test_no_thread_gives_way_below_a_call_of_pybind11s(with_pybind11):
         def main():
             together(work)
             print(mixed, sorted(sums))
-    """) == ["[] [3, 6, 10, 15]"]
+    """
+    ) == ["[] [3, 6, 10, 15]"]
 
 
 @pytest.mark.each_python
 @needs_pybind11
 def test_a_wait_below_a_call_of_pybind11s_is_refused_and_a_worker_takes_it(with_pybind11):
-    assert emulated(with_pybind11 + """
+    assert emulated(
+        with_pybind11
+        + """
         import coro_pybind11_test as pb
         refused = set()
         done = []
@@ -238,19 +256,23 @@ def test_a_wait_below_a_call_of_pybind11s_is_refused_and_a_worker_takes_it(with_
         def main():
             together(work)
             print(len(refused), done)
-    """) == ["36 [2, 2, 2, 2]"]
+    """
+    ) == ["36 [2, 2, 2, 2]"]
 
 
 @needs_pybind11
 def test_check_names_them(with_pybind11):
     pytest.importorskip("greenlet")
-    assert emulated(with_pybind11 + """
+    assert emulated(
+        with_pybind11
+        + """
         def main():
             print(coro.emulation.check())
             import coro_pybind11_test, greenlet
             for blocker in coro.emulation.check():
                 print(blocker)
-    """) == [
+    """
+    ) == [
         "[]",
         "pybind11 (coro_pybind11_test) lets no thread of the loop wait in Python code that a call into it runs; "
         "call it with coro.in_thread()",
@@ -278,7 +300,9 @@ def wait():
 
 def test_callbacks_of_other_c_code_may_wait():
     pytest.importorskip("cffi")
-    assert emulated(BUSY + """
+    assert emulated(
+        BUSY
+        + """
         import cffi, contextlib, ctypes, sqlite3
         ffi = cffi.FFI()
         ffi.cdef("void qsort(void *, size_t, size_t, int (*)(const void *, const void *));")
@@ -314,7 +338,32 @@ def test_callbacks_of_other_c_code_may_wait():
         def main():
             together(work, 20)
             print(len(done))
-    """) == ["20"]
+    """
+    ) == ["20"]
+
+
+@needs_pybind11
+@pytest.mark.parametrize("first", [True, False])
+def test_classes_that_say_they_are_another_modules_are_found(with_pybind11, first):
+    """As extensions do that hide behind a package. The module is there when the loop begins, or is imported later."""
+    imports = "import coro_pybind11_renamed as module"
+    assert emulated(
+        with_pybind11
+        + f"""
+        {imports if first else ""}
+
+        def main():
+            {"" if first else imports}
+            outcome = []
+            def work(n):
+                try:
+                    module.Caller(lambda: time.sleep(0.001)).call()
+                except NoSwitchError as e:
+                    outcome.append("C++ code of coro_pybind11_renamed calls" in str(e))
+            together(work, 3)
+            print(outcome, coro.emulation.check())
+    """
+    )[0].startswith("[True, True, True]")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks proc(5) where stacks are")

@@ -33,7 +33,7 @@ def _uses_pybind11() -> bool:
     return any("pybind11_internals" in str(name) for place in places for name in list(place))
 
 
-def _look_at_functions(names: dict[str, Any], module: str, seen: set[int]) -> None:
+def _look_at_functions(names: dict[str, Any], module: str, seen: set[int], all_classes: bool) -> None:
     for value in list(names.values()):
         if isinstance(value, _METHODS):
             value = value.__func__
@@ -42,11 +42,21 @@ def _look_at_functions(names: dict[str, Any], module: str, seen: set[int]) -> No
         if isinstance(value, type | types.ModuleType):
             own = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
             # A module has its parts: submodules, and classes that name it as theirs.
-            if id(value) not in seen and isinstance(own, str) and (own + ".").startswith(module + "."):
+            mine = isinstance(own, str) and (own + ".").startswith(module + ".")
+            if id(value) not in seen and (mine or (all_classes and isinstance(value, type))):
                 seen.add(id(value))
-                _look_at_functions(dict(vars(value)), module, seen)
+                _look_at_functions(dict(vars(value)), module, seen, all_classes)
         elif value is not None and scheduler._watch_pybind11(value, module):
             found[module] = "pybind11"
+
+
+def _look_at_all(modules: Iterable[types.ModuleType]) -> None:
+    """Classes that name another module as theirs come last: they may be shown by a module that has not made them, or
+    be all that a library has."""
+    modules = list(modules)
+    for all_classes in (False, True):
+        for module in modules:
+            _look_at_functions(dict(vars(module)), module.__name__, {id(module)}, all_classes)
 
 
 def look_at(module: types.ModuleType) -> None:
@@ -56,7 +66,7 @@ def look_at(module: types.ModuleType) -> None:
         scheduler._watch_greenlets(vars(module)["_C_API"])
         found[name] = "greenlet"
     elif _uses_pybind11():
-        _look_at_functions(dict(vars(module)), name, {id(module)})
+        _look_at_all([module])
 
 
 def look_at_loaded() -> None:
@@ -64,6 +74,8 @@ def look_at_loaded() -> None:
     if "greenlet._greenlet" in sys.modules:
         look_at(sys.modules["greenlet._greenlet"])
     if _uses_pybind11():
-        for module in list(sys.modules.values()):
-            if isinstance(getattr(getattr(module, "__spec__", None), "loader", None), ExtensionFileLoader):
-                look_at(module)
+        _look_at_all(
+            module
+            for module in list(sys.modules.values())
+            if isinstance(getattr(getattr(module, "__spec__", None), "loader", None), ExtensionFileLoader)
+        )

@@ -123,6 +123,7 @@ find_unwinder(uintptr_t in)
     }
 }
 
+/* 1 if it was not known before, 0 if it was, -1 with an exception set. */
 static int
 add_dispatcher(uintptr_t start, PyObject *module)
 {
@@ -148,7 +149,7 @@ add_dispatcher(uintptr_t start, PyObject *module)
     reach = dispatchers[count - 1].start + LONGEST_FUNCTION - lowest;
     find_unwinder(start);
     coro_interp_doubt();
-    return 0;
+    return 1;
 }
 
 /* A function of pybind11's has its record as `self`: an object of a class of pybind11's own or, before 3.0, a capsule.
@@ -176,7 +177,7 @@ coro_obstacle_pybind11(PyObject *function, PyObject *module)
         || !is_record(PyCFunction_GET_SELF(function), PyCFunction_GET_FLAGS(function))) {
         return 0;
     }
-    return add_dispatcher((uintptr_t)PyCFunction_GET_FUNCTION(function), module) < 0 ? -1 : 1;
+    return add_dispatcher((uintptr_t)PyCFunction_GET_FUNCTION(function), module);
 }
 
 typedef struct {

@@ -39,7 +39,7 @@ void coro_obstacle_greenlet(void **api);
 void coro_obstacle_loop(void);
 
 /* A function of a module: note its dispatcher if it is one of pybind11's. `module` is the name to report. Returns 1 if
-   it was, 0 if it was not, -1 with an exception set. */
+   it is a new one, 0 if not, -1 with an exception set. */
 int coro_obstacle_pybind11(PyObject *function, PyObject *module);
 
 /* Is something in the way of a switch of the running thread, whose stack ends at `top`? For CORO_PYBIND11, `module`

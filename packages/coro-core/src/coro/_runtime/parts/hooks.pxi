@@ -83,7 +83,7 @@ def _watch_greenlets(capsule):
 
 def _watch_pybind11(function, module):
     """If it is a function of pybind11's, no thread is suspended in a call of it, or of another one of the same shared
-    library. `module`: the name to report. Says whether it is."""
+    library. `module`: the name to report. Says whether it is the first one of that library."""
     return coro_obstacle_pybind11(function, module) != 0
 
 
