@@ -3,6 +3,9 @@ other ends of FIFOs. Each of them hung, or kept all threads waiting."""
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from emulation_support import emulated
 
@@ -328,3 +331,107 @@ def test_a_lock_that_comes_while_nobody_wants_it_any_more_is_given_back():
         print("done")
     """
     ) == ["done"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_wait_ends_while_a_child_lives_that_was_forked_meanwhile():
+    """The child has all descriptors that the waiting threads have."""
+    assert emulated(
+        HELPERS
+        + """
+    import socket, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)     # of fork() with OS threads
+    def main():
+        fifo = os.path.join(folder, "fifo")
+        os.mkfifo(fifo)
+        ours, childs = socket.socketpair()
+        outcome = []
+        with open(name, "a") as a:
+            fcntl.flock(a, fcntl.LOCK_EX)
+            def take():
+                with open(name, "a") as b:
+                    fcntl.flock(b, fcntl.LOCK_EX)
+                    outcome.append("has")
+            def read():
+                with open(fifo) as f:
+                    outcome.append(f.read())
+            threads = [threading.Thread(target=take), threading.Thread(target=read)]
+            before = os_threads()
+            for thread in threads:
+                thread.start()
+            while os_threads() < before + 2:
+                time.sleep(0)
+            child = os.fork()
+            if child == 0:
+                ours.close()
+                a.close()
+                childs.recv(1)
+                os._exit(0)
+            childs.close()
+            with open(fifo, "w") as f:
+                f.write("text")
+            fcntl.flock(a, fcntl.LOCK_UN)
+        for thread in threads:
+            thread.join()
+        print(sorted(outcome), os.waitpid(child, os.WNOHANG)[0])
+        ours.close()
+        print(os.waitpid(child, 0) == (child, 0))
+    """
+    ) == ["['has', 'text'] 0", "True"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMAX"), reason="needs signals of real time")
+def test_signals_that_a_program_uses_are_left_to_it():
+    """An OS thread that waits is taken out of the kernel by a signal."""
+    assert emulated(
+        HELPERS
+        + """
+    import signal
+    NUMBER = signal.SIGRTMAX - 2
+    heard = []
+
+    def give_up_while_locked(meanwhile):
+        outcome = []
+        with open(name, "a") as a:
+            fcntl.flock(a, fcntl.LOCK_EX)
+            def take():
+                with open(name, "a") as b:
+                    try:
+                        fcntl.flock(b, fcntl.LOCK_EX)
+                    except KeyError:
+                        outcome.append("gave up")
+            thread = threading.Thread(target=take)
+            before = os_threads()
+            thread.start()
+            while os_threads() == before:
+                time.sleep(0)
+            meanwhile()
+            coro.get_thread_by_id(thread.ident).raise_exception(KeyError)
+            thread.join()
+        while os_threads() > before:        # an OS thread that got no signal has the lock now, and gives it back
+            time.sleep(0.001)
+        with open(name, "a") as a:
+            fcntl.flock(a, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return outcome
+
+    def hear():
+        os.kill(os.getpid(), NUMBER)
+        while not heard:
+            time.sleep(0)
+        return heard.pop()
+
+    def main():
+        handler = lambda number, frame: heard.append(number == NUMBER)
+        signal.signal(NUMBER, handler)
+        print(give_up_while_locked(hear), hear())
+        signal.signal(NUMBER, signal.SIG_DFL)
+        print(give_up_while_locked(lambda: None))
+        for theirs in (handler, signal.SIG_IGN, signal.SIG_DFL):
+            for number in range(signal.SIGRTMIN, NUMBER + 1):
+                signal.signal(number, signal.SIG_DFL)
+            def use_all():
+                for number in range(signal.SIGRTMIN, NUMBER + 1):
+                    signal.signal(number, theirs)
+            print(give_up_while_locked(use_all), heard)
+    """
+    ) == ["['gave up'] True", "['gave up']", *(["['gave up'] []"] * 3)]

@@ -1,10 +1,14 @@
 /* System calls that wait for as long as they like, each in an OS thread of its own that knows nothing of Python, and
    that a signal takes out of the kernel when nobody wants the outcome any more.
 
-   Who calls owns one reference of a coro_wait, its OS thread the other. The OS thread closes `told_by` when it has the
-   outcome: whoever polls `told` sees that. The signal has a handler that does nothing and no SA_RESTART, so that the
-   call ends with EINTR, see signal(7). One that comes just before the call would be lost: it is sent until the thread
-   has answered. All other signals are blocked there and go to the OS threads of the program.
+   Who calls owns one reference of a coro_wait, its OS thread the other. The OS thread writes to `told_by` when it has
+   the outcome: whoever polls `told` sees that. To close it would not do, as a child made by fork(2) has it, too. The
+   signal has a handler that does nothing and no SA_RESTART, so that the call ends with EINTR, see signal(7). One that
+   comes just before the call would be lost: it is sent until the thread has answered. All other signals are blocked
+   there and go to the OS threads of the program.
+
+   The signal is one that nobody has a handler for. If the program gives it one meanwhile, or ignores it, it is not sent:
+   then the OS thread waits on, and undoes what it gets.
 
    Cost: an OS thread with a stack of 256 KiB and a pipe for the time of the wait, some 50 us. */
 
@@ -26,9 +30,11 @@
 #endif
 
 #ifdef SIGRTMAX
-#define CORO_WAIT_SIGNAL (SIGRTMAX - 2)
+#define CORO_FIRST_SIGNAL (SIGRTMAX - 2)
+#define CORO_LAST_SIGNAL SIGRTMIN
 #else
-#define CORO_WAIT_SIGNAL SIGIO          /* ignored unless a program wants it */
+#define CORO_FIRST_SIGNAL SIGIO         /* ignored unless a program wants it */
+#define CORO_LAST_SIGNAL SIGIO
 #endif
 
 enum { CORO_WAIT_FLOCK, CORO_WAIT_FCNTL, CORO_WAIT_OPEN };
@@ -41,6 +47,7 @@ typedef struct {
     char *data;                         /* a struct flock, or a path; freed with the rest */
     int result, error;
     int told, told_by;
+    int signal;                         /* 0: there is none to be had */
     int cancelled, references, state;   /* atomic */
     pthread_t thread;
 } coro_wait;
@@ -56,6 +63,32 @@ static void coro_wait_release(coro_wait *w)
 static void coro_wait_nothing(int signum)
 {
     (void)signum;
+}
+
+static int coro_wait_has_signal(int signum)
+{
+    struct sigaction present;
+    return signum != 0 && sigaction(signum, NULL, &present) == 0 && present.sa_handler == coro_wait_nothing;
+}
+
+/* A signal with our handler; 0 if the program uses all of them. */
+static int coro_wait_find_signal(void)
+{
+    struct sigaction present, ours;
+    int signum;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_handler = coro_wait_nothing;
+    sigemptyset(&ours.sa_mask);
+    for (signum = CORO_FIRST_SIGNAL; signum >= CORO_LAST_SIGNAL; signum--) {
+        if (coro_wait_has_signal(signum)) {
+            return signum;
+        }
+        if (sigaction(signum, NULL, &present) == 0 && present.sa_handler == SIG_DFL
+            && sigaction(signum, &ours, NULL) == 0) {
+            return signum;
+        }
+    }
+    return 0;
 }
 
 /* What nobody wants has come. */
@@ -81,6 +114,7 @@ static void *coro_wait_run(void *argument)
 {
     coro_wait *w = argument;
     int tell = w->told_by;
+    ssize_t told;
     do {
         if (__atomic_load_n(&w->cancelled, __ATOMIC_ACQUIRE)) {
             w->result = -1;
@@ -102,6 +136,8 @@ static void *coro_wait_run(void *argument)
     if (__atomic_exchange_n(&w->state, CORO_WAIT_OVER, __ATOMIC_ACQ_REL) == CORO_WAIT_ABANDONED) {
         coro_wait_undo(w);
     }
+    told = write(tell, "", 1);          /* fails if nobody listens any more; SIGPIPE is blocked here */
+    (void)told;
     close(tell);
     coro_wait_release(w);
     return NULL;
@@ -112,7 +148,6 @@ static int coro_wait_start(coro_wait **made, int kind, int fd, int command, int 
 {
     sigset_t all, before;
     pthread_attr_t attributes;
-    struct sigaction action;
     int ends[2], error;
     size_t stack = 262144;
     coro_wait *w = calloc(1, sizeof *w);
@@ -133,17 +168,16 @@ static int coro_wait_start(coro_wait **made, int kind, int fd, int command, int 
     w->told = ends[0];
     w->told_by = ends[1];
     w->references = 2;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = coro_wait_nothing;
-    sigemptyset(&action.sa_mask);
-    sigaction(CORO_WAIT_SIGNAL, &action, NULL);
+    w->signal = coro_wait_find_signal();
 #ifdef PTHREAD_STACK_MIN
     if (stack < (size_t)PTHREAD_STACK_MIN) {
         stack = (size_t)PTHREAD_STACK_MIN;
     }
 #endif
     sigfillset(&all);
-    sigdelset(&all, CORO_WAIT_SIGNAL);
+    if (w->signal) {
+        sigdelset(&all, w->signal);
+    }
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, stack);
     pthread_sigmask(SIG_SETMASK, &all, &before);        /* a new thread begins with the mask of its maker */
@@ -172,13 +206,13 @@ static int coro_wait_is_over(coro_wait *w, int milliseconds)
 }
 
 /* Take the OS thread out of the kernel. 0: it does not come out soon, as from a call to a file server that does not
-   answer. It undoes by itself what it gets then. */
+   answer, or there is no signal for it. It undoes by itself what it gets then. */
 static int coro_wait_cancel(coro_wait *w)
 {
     int attempt;
     __atomic_store_n(&w->cancelled, 1, __ATOMIC_RELEASE);
-    for (attempt = 0; attempt < 100; attempt++) {
-        pthread_kill(w->thread, CORO_WAIT_SIGNAL);
+    for (attempt = 0; attempt < 100 && coro_wait_has_signal(w->signal); attempt++) {
+        pthread_kill(w->thread, w->signal);
         if (coro_wait_is_over(w, 1)) {
             return 1;
         }
