@@ -8,8 +8,9 @@
    C library has that, and the OS thread finds out afterwards in which files they are: asking the dynamic linker is
    nothing for a handler. backtrace() is called once before the first report, as its first call loads a library.
 
-   A signal would end some system calls early, whatever its handler's flags say: those that sleep, poll or select
-   (signal(7), "Interruption of system calls and library functions by signal handlers"). Linux tells in proc(5) which
+   A signal would end some system calls early, whatever its handler's flags say: those that sleep, poll or select,
+   (signal(7), "Interruption of system calls and library functions by signal handlers"), and in fact futex(2) with a
+   time limit, by which sem_timedwait(3) waits. Linux tells in proc(5) which
    one an OS thread is blocked in. If it is one of these, the watchdog sends no signal and reads the frames itself, by
    process_vm_readv(2), which gives an error for memory that is gone. The report is written only if the thread is still
    in the same call afterwards, so that nothing has changed meanwhile. */
@@ -187,6 +188,12 @@ static const long cut_short[] = {
 #ifdef SYS__newselect
     SYS__newselect,
 #endif
+#ifdef SYS_io_uring_enter
+    SYS_io_uring_enter,
+#endif
+#ifdef SYS_io_pgetevents
+    SYS_io_pgetevents,
+#endif
 #ifdef SYS_epoll_pwait2
     SYS_epoll_pwait2,
 #endif
@@ -236,14 +243,36 @@ has_limit(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &limit, &size) == 0 && (limit.tv_sec != 0 || limit.tv_usec != 0);
 }
 
+#if defined(__GLIBC__) && defined(SYS_futex)
+/* Does the thread wait by futex(2) and not for the GIL, which waits again by itself? There the handler has to see. Other
+   C libraries wait for the GIL at an address that is not the GIL's. */
+static int
+waits_with_limit(long number, unsigned long at, unsigned long operation, unsigned long limit)
+{
+    enum { WAIT = 0, WAIT_BITSET = 9, COMMAND = 127 };
+    int waits = number == SYS_futex;
+#ifdef SYS_futex_time64
+    waits |= number == SYS_futex_time64;
+#endif
+    operation &= COMMAND;
+    return waits && limit != 0 && (operation == WAIT || operation == WAIT_BITSET)
+           && !coro_interp_is_of_gil(target_state, at);
+}
+#else
+#define waits_with_limit(number, at, operation, limit) 0
+#endif
+
 static int
 is_cut_short(const char *line)
 {
     long number;
-    unsigned long first;
+    unsigned long first, second, third, fourth;
     size_t i;
-    if (sscanf(line, "%ld %lx", &number, &first) != 2) {
+    if (sscanf(line, "%ld %lx %lx %lx %lx", &number, &first, &second, &third, &fourth) != 5) {
         return 0; /* "running" */
+    }
+    if (waits_with_limit(number, first, second, fourth)) {
+        return 1;
     }
     for (i = 0; i < sizeof(cut_short) / sizeof(*cut_short); i++) {
         if (number == cut_short[i]) {

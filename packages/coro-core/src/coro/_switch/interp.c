@@ -847,3 +847,15 @@ coro_interp_dump_blocked(int fd, PyThreadState *ts, coro_peek peek)
         coro_text_flush(&text);
     }
 }
+
+int
+coro_interp_is_of_gil(PyThreadState *ts, uintptr_t address)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    const struct _gil_runtime_state *gil = &_PyRuntime.ceval.gil;
+    (void)ts;
+#else
+    const struct _gil_runtime_state *gil = ts->interp->ceval.gil;
+#endif
+    return address - (uintptr_t)gil < sizeof(*gil);
+}

@@ -230,6 +230,9 @@ void coro_interp_dump(int fd, PyThreadState *ts);
 typedef int (*coro_peek)(void *to, const void *from, size_t size);
 void coro_interp_dump_blocked(int fd, PyThreadState *ts, coro_peek peek);
 
+/* Is something at this address part of the GIL of a state's interpreter? Takes no lock, and needs none. */
+int coro_interp_is_of_gil(PyThreadState *ts, uintptr_t address);
+
 #if CORO_HAS_LOCAL_RAISE
 /* Events were switched on while this thread (or main) was away. CPython gives monitoring data to the code of all frames
    that it can see then, and takes for granted that the code of a running frame has some. */
