@@ -249,7 +249,7 @@ class _Prompt:
 
 def _is_complete(arguments: list[str]) -> bool:
     """Do they say what to run?"""
-    return len(arguments) > 1 if arguments[0] in ("-c", "-m") else not arguments[0].startswith("-")
+    return len(arguments) > 1 if arguments[0] in ("-c", "-m") else arguments[0] == "-" or arguments[0][:1] != "-"
 
 
 def main() -> Any:
@@ -263,7 +263,7 @@ def main() -> Any:
     sys.path[0:1] = [""] if not sys.flags.safe_path else []
     names = {} if emulate else {"coro": coro}
     try:
-        if (arguments and not _is_complete(arguments)) or (emulate and not arguments and sys.stdin.isatty()):
+        if (arguments and not _is_complete(arguments)) or (emulate and arguments in ([], ["-"]) and sys.stdin.isatty()):
             sys.stderr.write(USAGE)
             return 2
         if emulate:
@@ -276,10 +276,10 @@ def main() -> Any:
             sys.argv = arguments[1:]
             sys.path[0:1] = [os.getcwd()] if not sys.flags.safe_path else []
             return program.run_module(arguments[1])
-        if arguments:
+        if arguments and arguments[0] != "-":
             sys.argv = arguments
             return program.run_file(arguments[0])
-        sys.argv = [""]
+        sys.argv = arguments or [""]
         if not sys.stdin.isatty():
             return program.run_code(sys.stdin.read(), "<stdin>", **names)
     except program.NoSuchProgram as e:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import subprocess
 import sys
+import zipapp
 
 import pytest
 
@@ -209,3 +211,28 @@ def test_command_lines(words, expected):
     assert (None if as_bytes is None else list(map(os.fsdecode, as_bytes))) == (
         None if expected is None else ["python", *expected]
     )
+
+
+def test_archives_for_the_shell_and_compiled_files(folder):
+    program = "import sys, look\nprint(__name__, sys.argv[1:], look.look())\nsys.exit(4)\n"
+    seen = "__main__ ['a'] ('coro.emulation._blocking', True)"
+    (folder / "app").mkdir()
+    (folder / "app" / "__main__.py").write_text(program)
+    (folder / "app" / "look.py").write_text(LOOK)
+    zipapp.create_archive(folder / "app", folder / "app.pyz", interpreter="/usr/bin/env python3")
+    assert command(folder / "app.pyz", "a", code=4) == [seen]
+    (folder / "program.py").write_text(program)
+    compiled = py_compile.compile(str(folder / "program.py"), cfile=str(folder / "program.pyc"))
+    (folder / "program.py").unlink()
+    assert command(compiled, "a", code=4) == [seen]
+    (folder / "program.pyc").write_bytes(b"other magic number")
+    with pytest.raises(AssertionError, match="was compiled by another version of Python"):
+        command(compiled, code=4)
+
+
+def test_a_program_from_stdin_with_arguments():
+    done = subprocess.run(
+        [sys.executable, "-m", "coro", "--emulate", "-", "a"], input="import sys; print(sys.argv)",
+        capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("['-', 'a']\n", 0), done.stderr

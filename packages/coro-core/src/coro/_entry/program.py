@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import marshal
 import os
+import pkgutil
 import runpy
 import shutil
 import sys
@@ -24,6 +26,9 @@ from coro._entry.loop import run
 
 __all__ = ["NoSuchProgram", "run_code", "run_file", "run_module"]
 
+#: Bytes before the code in a compiled file: of which version, and of which source (PEP 552).
+_HEAD_OF_COMPILED = 16
+
 
 class NoSuchProgram(Exception):
     """There is no program of that name, or it is none of Python's."""
@@ -35,27 +40,31 @@ def run_code(code: str, name: str, **names: Any) -> None:
 
 
 def run_file(path: str) -> None:
-    """Run a file, a folder or archive with a ``__main__.py``, or the script that a command of this name is.
-    NoSuchProgram if there is none."""
+    """Run a file, compiled or not, a folder or archive with a ``__main__.py``, or the script that a command of this
+    name is. NoSuchProgram if there is none."""
     if not os.path.exists(path) and os.sep not in path:
         path = shutil.which(path) or path
         sys.argv[0] = path
     if not sys.flags.safe_path:
         sys.path[0] = os.path.dirname(os.path.realpath(path))
+    if pkgutil.get_importer(path) is not None:  # a folder or an archive, which may begin with a line for the shell
+        run(runpy.run_path, path, run_name="__main__")
+        return
     try:
         with io.open_code(os.path.abspath(path)) as file:
             source = file.read()
-    except IsADirectoryError:
-        run(runpy.run_path, path, run_name="__main__")
-        return
     except OSError as e:
         raise NoSuchProgram(f"can't open file {path!r}: {e}") from None
-    if source[:2] == b"PK":
-        run(runpy.run_path, path, run_name="__main__")
-        return
     if source[:4] == b"\x7fELF" or (source[:2] == b"#!" and b"python" not in source.partition(b"\n")[0]):
         raise NoSuchProgram(f"{path!r} is no Python program")
-    _run(compile(source, path, "exec"), None, {"__file__": os.path.abspath(path)})
+    code: CodeType
+    if source[: len(importlib.util.MAGIC_NUMBER)] == importlib.util.MAGIC_NUMBER:
+        code = marshal.loads(memoryview(source)[_HEAD_OF_COMPILED:])
+    elif path.endswith(".pyc"):
+        raise NoSuchProgram(f"{path!r} was compiled by another version of Python")
+    else:
+        code = compile(source, path, "exec")
+    _run(code, None, {"__file__": os.path.abspath(path)})
 
 
 def run_module(name: str) -> None:
