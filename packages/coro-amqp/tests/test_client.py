@@ -815,3 +815,27 @@ def test_one_name_with_several_addresses() -> None:
 def test_connecting_without_a_loop_says_what_to_do() -> None:
     with pytest.raises(amqp.StateError, match=r"coro\.run\(function\)"):
         amqp.connect("amqp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("step", ["start", "tune"])
+@pytest.mark.parametrize(
+    ("code", "kind"), [(320, amqp.ConnectionClosed), (403, amqp.AuthenticationError)], ids=["forced", "refused"]
+)
+@in_loop
+def test_a_close_in_one_packet_with_a_step_of_the_login_says_why(step: str, code: int, kind: type) -> None:
+    def script(broker: Scripted) -> None:
+        broker.next()
+        broker.protocol.send_method(0, spec.connection.start(server_properties={}))
+        if step == "tune":
+            broker.flush()
+            broker.expect(spec.connection.start_ok)
+            broker.protocol.send_method(0, spec.connection.tune(2047, 131072, 0))
+        broker.protocol.send_method(0, spec.connection.close(code, "not now", 0, 0))
+        broker.flush()
+        broker.expect(spec.connection.close_ok)
+
+    with Scripted(script, greet=False) as broker:
+        with pytest.raises(kind, match="not now"):
+            amqp.connect(f"amqp://127.0.0.1:{broker.port}", timeout=HANG)
+        broker.thread.join(HANG)
+        assert not broker.errors

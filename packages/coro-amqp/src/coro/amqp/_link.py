@@ -144,7 +144,7 @@ class Link:
         self.server_properties = start.server_properties
         chosen = _sasl.choose(start.mechanisms.decode("utf-8", "replace"), mechanism)
         login = spec.connection.start_ok(properties, chosen, _sasl.response(chosen, *credentials), "en_US")
-        protocol.send_method(0, login)
+        self._answer(events, user, login)
         reply = self._expect(events, user, spec.connection.secure, spec.connection.tune)
         if isinstance(reply, spec.connection.secure):
             raise AuthenticationError(f"expected {chosen} to need one step, the broker asks for another")
@@ -152,9 +152,15 @@ class Link:
         if heartbeat and reply.heartbeat:
             heartbeat = min(heartbeat, reply.heartbeat)
         tune_ok = protocol.answer_tune(reply, reply.heartbeat if heartbeat is None else heartbeat)
-        protocol.send_method(0, tune_ok)
+        self._answer(events, user, tune_ok)
         protocol.send_method(0, spec.connection.open(virtual_host))
         self._expect(events, "", spec.connection.open_ok)
+
+    def _answer(self, events: list[Any], context: str, method: Any) -> None:
+        """Send a step of the handshake, unless the broker has closed the connection right behind its own."""
+        if self.protocol.state == "closed":
+            self._expect([each for each in events if isinstance(each[1], spec.connection.close)], context)
+        self.protocol.send_method(0, method)
 
     def _expect(self, events: list[Any], context: str, *expected: type) -> Any:
         """The next method of the handshake."""
