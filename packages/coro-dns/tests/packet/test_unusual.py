@@ -6,7 +6,7 @@ import dns.rdata
 import pytest
 
 from coro.dns import packet
-from coro.dns.packet import TYPE, PackError, rdata_from_text, rdata_to_text
+from coro.dns.packet import TYPE, PackError, UnpackError, rdata_from_text, rdata_to_text
 
 #: (type, text, the text that we write if it is another one, dnspython reads it too)
 TEXTS = [
@@ -136,3 +136,35 @@ def test_values():
     assert packet.canonical(TYPE.HIP, hip) == hip and packet.rdata_value(TYPE.HIP, hip) == hip
     with pytest.raises(packet.UnpackError):
         rdata_to_text(TYPE.LOC, b"1")
+
+
+def place(latitude, longitude, version=0):
+    """A LOC so many thousandths of seconds of arc off the equator and the meridian of Greenwich."""
+    angles = ((1 << 31) + angle for angle in (latitude, longitude))
+    return bytes((version, 0x12, 0x16, 0x13)) + b"".join(angle.to_bytes(4, "big") for angle in angles) + bytes(4)
+
+
+POLE, DATE_LINE = 90 * 3_600_000, 180 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    "number, data",
+    [
+        (TYPE.LOC, place(POLE + 1, 0)), (TYPE.LOC, place(-POLE - 1, 0)), (TYPE.LOC, place(0, DATE_LINE + 1)),
+        (TYPE.LOC, place(0, -DATE_LINE - 1)), (TYPE.LOC, bytes(16)), (TYPE.EUI48, bytes(5)), (TYPE.EUI48, bytes(7)),
+        (TYPE.EUI48, b""), (TYPE.EUI64, bytes(6)), (TYPE.URI, bytes(4)),
+    ],
+)  # fmt: skip
+def test_wire_forms_that_mean_nothing(number, data):
+    with pytest.raises(UnpackError):
+        packet.rdata_value(number, data)
+    text = rdata_to_text(number, data)
+    assert text.startswith("\\# ") and rdata_from_text(number, text) == data, "it can be written down all the same"
+
+
+def test_wire_forms_at_the_edge():
+    at = packet.rdata_value(TYPE.LOC, place(POLE, -DATE_LINE))[4:6]
+    assert at == ((1 << 31) + POLE, (1 << 31) - DATE_LINE)
+    assert packet.rdata_value(TYPE.LOC, place(POLE + 1, 0, version=1))[0] == 1, "which means something else"
+    assert packet.rdata_value(TYPE.EUI48, bytes(6)) == bytes(6)
+    assert packet.rdata_value(TYPE.URI, bytes(4) + b"a") == (0, 0, b"a")

@@ -1,7 +1,7 @@
-"""Somebody on the path, or the owner of a zone, changes replies by chance: takes away signatures, proofs, DS records and
-the AA bit, replays what belongs elsewhere, delegates, forges. A signed name then has its own records, authenticated, or
-none; and the owner of a zone changes nothing outside it. CORO_DNS_PATHS is how many cases there are, CORO_DNS_PATHS_SEED
-repeats them. No sockets: the function that asks a server is replaced."""
+"""Somebody on the path, or the owner of a zone, changes replies by chance: takes away signatures, proofs, DS records
+and the AA bit, replays what belongs elsewhere, delegates, forges. A signed name then has its own records,
+authenticated, or none; and the owner of a zone changes nothing outside it. CORO_DNS_PATHS is how many cases there are,
+CORO_DNS_PATHS_SEED repeats them. No sockets: the function that asks a server is replaced."""
 
 from __future__ import annotations
 

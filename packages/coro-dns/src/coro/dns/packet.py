@@ -11,6 +11,8 @@ can raise.
 
 from __future__ import annotations
 
+from typing import Any
+
 from coro.dns._packet.codec import (
     Header,
     Packer,
@@ -22,8 +24,8 @@ from coro.dns._packet.codec import (
     pack32bit,
     unpack16bit,
     unpack32bit,
+    value_of,
 )
-from coro.dns._packet.codec import value_of as rdata_value
 from coro.dns._packet.numbers import (
     CLASS,
     CLASS_MAP,
@@ -38,6 +40,7 @@ from coro.dns._packet.numbers import (
 )
 from coro.dns._packet.options import option_data, option_value
 from coro.dns._packet.text import rdata_from_text, rdata_to_text
+from coro.dns._packet.unusual import check
 
 __all__ = [
     "CLASS",
@@ -69,6 +72,16 @@ __all__ = [
     "unpack16bit",
     "unpack32bit",
 ]
+
+
+def rdata_value(rtype: int, data: bytes, klass: int = 1) -> Any:
+    """The value of a record's ``data`` in wire form, as ``Unpacker.getRR`` gives it, for the type and class with these
+    numbers. Raises UnpackError if it does not fit the type. ``getRR`` takes messages as they are, but here that is also
+    raised for a LOC that is not on earth (:rfc:`1876`), an EUI48 or EUI64 of another length (:rfc:`7043`), and an empty
+    URI (:rfc:`7553`)."""
+    value = value_of(rtype, data, klass)
+    check(rtype, data)
+    return value
 
 
 def addr2bin(addr: str | int) -> int:

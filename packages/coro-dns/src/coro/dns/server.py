@@ -83,9 +83,9 @@ class Server:
     are answered, networks such as ``"10.0.0.0/8"``; None means this machine and private networks. Names in ``block``,
     and all below them, do not exist. At most ``most`` questions are looked up at a time, ``prepared`` answers are kept
     ready, and ``connections`` may be open; one that says nothing for ``idle`` seconds is closed, sooner as they fill
-    (:rfc:`7766`). When half of them are open, an address (of IPv6: a /56) may have a quarter; if there is no room, the connection that
-    has been silent for longest goes. A question may take ``limit`` seconds. With ``reuse_port`` several processes may
-    listen on the same addresses (SO_REUSEPORT).
+    (:rfc:`7766`). When half of them are open, an address of IPv4, or a /56 of IPv6, may have a quarter; if there is no
+    room, the connection that has been silent for longest goes. A question may take ``limit`` seconds. With
+    ``reuse_port`` several processes may listen on the same addresses (SO_REUSEPORT).
 
     For names outside the zones, a question without RD is refused, as is one for ANY (RFC 8482); for all names, one for
     another class than IN. Raises ValueError without a cache and zones, and for a zone that is there twice.

@@ -19,7 +19,7 @@ from coro.dns._packet.codec import PackError, UnpackError
 from coro.dns._packet.numbers import type_number, type_text
 from coro.dns._packet.words import Words, absolute, from_base64, from_hex, number
 
-__all__ = ["UNUSUAL"]
+__all__ = ["UNUSUAL", "check"]
 
 _DNAME = 39  # whose data is a name that is not compressed, and keeps its letters
 _PROTOCOLS = {"ICMP": 1, "TCP": 6, "UDP": 17}
@@ -61,10 +61,9 @@ def _metres(centimetres: int) -> str:
 def _loc_text(data: bytes) -> str:
     fields = codec.fields_of(29, data) or []
     version, *sizes, latitude, longitude, altitude = fields
+    check(29, data)
     if version or any(size >> 4 > 9 or size & 15 > 9 for size in sizes):
         raise UnpackError("a place in a form that has no text")
-    if abs(latitude - _EQUATOR) > 90 * 3_600_000 or abs(longitude - _EQUATOR) > 180 * 3_600_000:
-        raise UnpackError("a place that is not on earth")
     extents = " ".join(_metres((size >> 4) * 10 ** (size & 15)) for size in sizes)
     where = f"{_angle_text(latitude, 'N', 'S')} {_angle_text(longitude, 'E', 'W')}"
     return f"{where} {_metres(altitude - _SEA)} {extents}"
@@ -291,6 +290,26 @@ def _eui_data(words: Words, size: int) -> bytes:
     if re.fullmatch(rf"[0-9A-Fa-f]{{2}}(-[0-9A-Fa-f]{{2}}){{{size - 1}}}", text, re.ASCII) is None:
         raise PackError(f"expected {size} pairs of hexadecimal digits with - between them, not {text!r}")
     return bytes.fromhex(text.replace("-", ""))
+
+
+# -- what the fields one by one cannot show
+
+_SIZES = {108: 6, 109: 8}  # EUI48, EUI64
+_URI, _LOC = 256, 29
+
+
+def check(rtype: int, data: bytes) -> None:
+    """Is this data of a record what its type means? Raises UnpackError for a place of LOC that is not on earth (other
+    versions than 0 mean something else), an EUI48 or EUI64 of another length, and a URI that is empty."""
+    size = _SIZES.get(rtype)
+    if size is not None and len(data) != size:
+        raise UnpackError(f"expected {size} bytes, not {len(data)}")
+    if rtype == _URI and len(data) == 4:
+        raise UnpackError("expected a URI behind its priority and weight (RFC 7553, section 4.4)")
+    if rtype == _LOC and len(data) == 16 and not data[0]:
+        latitude, longitude = (int.from_bytes(data[at : at + 4], "big") for at in (4, 8))
+        if abs(latitude - _EQUATOR) > 90 * 3_600_000 or abs(longitude - _EQUATOR) > 180 * 3_600_000:
+            raise UnpackError("a place that is not on earth (RFC 1876)")
 
 
 #: Type -> data to text (UnpackError: it has none), and the words of a text to data (PackError).
