@@ -69,16 +69,16 @@ class Limits:
 
     connections: at a time; when all are taken, the longest silent one is closed for a new one, and if all are busy, the
     new one is.  per_address: connections of one IPv4 address or IPv6 /64 while more than half of all are taken; None: a
-    quarter of all.  message: bytes of a request.  pending: operations of a connection at a time, of which one search
-    goes on.  operations: the same for all connections together; when half of them are taken, connections have equal
-    shares of the rest.  queued: bytes of requests that are not answered, of all connections; one may have a sixteenth,
-    and equal shares hold as above.  unsent: bytes of answers that clients have not taken; when there are more, the client
-    that has taken nothing for longest is cut off.  filter_depth, filter_parts: how deep filters may be nested, and of how many parts they may
-    be.  entries: of a search, or None.  time: seconds of a search.  page: entries of a page for which the client
-    names no size.
+    quarter of all.
+    message: bytes of a request.  pending: operations of a connection at a time, of which one search goes on.
+    operations: the same for all connections together; when half of them are taken, connections have equal shares of the
+    rest.  queued: bytes of requests that are not answered, of all connections; one may have a sixteenth, and equal
+    shares hold as above.  unsent: bytes of answers that clients have not taken; when there are more, the client that
+    has taken nothing for longest is cut off.
+    filter_depth, filter_parts: how deep filters may be nested, and of how many parts they may be.  entries: of a
+    search, or None.  time: seconds of a search.  page: entries of a page for which the client names no size.
     handshake, login, idle, send: seconds for TLS, until the first login or other request, between requests, and for a
-    client to take an answer.  failed_binds: after
-    so many a connection is closed.
+    client to take an answer.  failed_binds: after so many a connection is closed.
     """
 
     connections: int = 1000
