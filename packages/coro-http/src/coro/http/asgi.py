@@ -44,7 +44,9 @@ HIGH_WATER = 65536
 CLOSE_TIMEOUT = 0.5
 #: Seconds for the application to start and to end.
 LIFESPAN_TIMEOUT = 60.0
-_ASGI = {"version": "3.0", "spec_version": "2.4"}
+# From 2.4 on Starlette listens for no http.disconnect while it streams, and hears of a client that has left only when
+# it sends: a silent stream of events would stay for ever, and one that is cut would end with an exception.
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
 _EMPTY_REQUEST = {"type": "http.request", "body": b"", "more_body": False}
 
 
