@@ -95,7 +95,8 @@ def test_what_is_loaded_later(tmp_path):
         "def wait(): wait_([], [], [], 0.02); return 'waited'\n"
         "class Cursor:\n    def execute(self): return wait()\n"
     )
-    assert ok(f"""
+    assert (
+        ok(f"""
         import coro, sys, threading, time
         sys.path.insert(0, {str(tmp_path)!r})
         coro.emulation.offload("package.inner.wait")
@@ -117,7 +118,9 @@ def test_what_is_loaded_later(tmp_path):
                 before = len(ticks)
                 print(call(), len(ticks) > before)
         coro.run(main)
-    """) == ["waited True"] * 2
+    """)
+        == ["waited True"] * 2
+    )
 
 
 def test_only_calls_that_may_wait():
@@ -202,7 +205,7 @@ def test_a_class_in_c():
     ]
 
 
-@pytest.mark.parametrize("library", ["MySQLdb", "confluent_kafka", "zmq", "pyarrow"])
+@pytest.mark.parametrize("library", ["MySQLdb", "confluent_kafka", "zmq", "pyarrow", "scipy"])
 def test_ready_made_entries_name_what_exists(library):
     """Where the library is installed."""
     from coro.emulation import _offloaded
@@ -235,3 +238,32 @@ def test_calls_that_ask_only_are_made_directly():
     assert [recv(None), recv(None, 1), recv(None, b"x"), recv(None, b"x", 1), recv(None, b"x", flags=3)] == [
         True, False, True, False, False
     ]  # fmt: skip
+
+
+def test_what_scipy_keeps_for_each_os_thread_is_not_shared():
+    """Each of these gave wrong values or crashed."""
+    pytest.importorskip("scipy")
+    assert emulated("""
+        import threading, time
+        import scipy.integrate, scipy.optimize
+        failed = []
+        def main():
+            def late(value):
+                time.sleep(0.0001)
+                return value
+            def work(n):
+                found = [
+                    scipy.integrate.quad(lambda x: late(n), 0, 1)[0],
+                    scipy.integrate.odeint(lambda y, t: late([float(n)]), [0.0], [0, 1])[-1][0],
+                    scipy.optimize.root(lambda x: late(x - n), [0.5]).x[0],
+                    scipy.optimize.leastsq(lambda x: late([x[0] - n, 0]), [0.5])[0][0],
+                ]
+                if not all(abs(value - n) < 1e-3 for value in found):
+                    failed.append((n, found))
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(20)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            print(failed)
+    """) == ["[]"]

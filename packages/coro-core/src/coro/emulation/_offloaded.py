@@ -158,7 +158,8 @@ def _has_limit(_: Any, *args: Any, **kwargs: Any) -> bool:
 
 
 def _add_known() -> None:
-    """Libraries that wait in C whatever one does."""
+    """Libraries that wait in C whatever one does, and parts of scipy that keep the function which they call back for
+    each OS thread: a thread that gave way there got the values of another one's function, or crashed."""
     connection = "MySQLdb.connections.Connection."
     for method in (
         "__init__ query store_result use_result next_result commit rollback ping autocommit select_db change_user "
@@ -182,6 +183,13 @@ def _add_known() -> None:
         "parquet.core.ParquetFile.__init__ parquet.core.ParquetFile.read"
     ).split():
         add("pyarrow." + function)
+    for module, functions in {
+        "integrate._quadpack": "_qagse _qagie _qagpe _qawoe _qawfe _qawse _qawce",
+        "integrate._odepack": "odeint",
+        "optimize._minpack": "_hybrd _hybrj _lmdif _lmder",
+    }.items():
+        for function in functions.split():
+            add(f"scipy.{module}.{function}")
 
 
 _add_known()
