@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, settings, target
 from hypothesis import strategies as st
 
 from coro.rpc import DecodeError, EncodeError
@@ -267,7 +267,8 @@ COLLIDING: dict[str, list[Any]] = {
     "tuples of these": [(1 + i * MODULUS, "x") for i in range(4000)],
     "nested tuples of these": [((7, 1 + i * MODULUS), 5) for i in range(4000)],
     "tuples of tuples": [((), 1 + i * MODULUS) for i in range(4000)],
-    "frozensets": [frozenset([i]) for i in range(3000)],
+    "frozensets with one hash": [frozenset([1 + i * MODULUS]) for i in range(4000)],
+    "large frozensets": [frozenset(range(i, i + 70)) for i in range(900)],
     "a chain, and a key at its end": chain(8192) + [1 + MODULUS] * 4000,
 }
 
@@ -304,6 +305,105 @@ def test_long_texts_that_are_compared_again_and_again_are_refused() -> None:
     data = b"\x80\x05(" + text + b"\x94" + text + b"\x94}(" + b"h\x00Nh\x01N" * 20_000 + b"ut."
     with pytest.raises(DecodeError, match="steps"):
         values.check(data)
+
+
+short_key = st.recursive(
+    number | st.integers(-3, 3),
+    lambda one: st.lists(one, max_size=3).map(tuple) | st.frozensets(one, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(short_key)
+@settings(max_examples=300, deadline=None)
+def test_hashes_are_those_of_the_interpreter(key: Any) -> None:
+    """Integers that have the interpreter's hash of a key, before the key: each is looked at."""
+    hashed = hash(key)
+    others = [(abs(hashed) + i * MODULUS) * (-1 if hashed < 0 else 1) for i in range(300)]
+    if abs(hashed) >= MODULUS or any(hash(i) != hashed for i in others) or key in others:
+        return  # no integer has this hash
+    steps = []
+    for last in (key, "a text"):
+        values.check(pickle.dumps({**dict.fromkeys(others), last: None}, 5))
+        steps.append(values.last_steps())
+    assert steps[0] >= steps[1] + 200  # (the text may meet some by chance)
+
+
+ORDINARY = {
+    "texts, then numbers": {**{str(i): 1 for i in range(1500)}, **dict.fromkeys(range(10000), 1)},
+    "pairs without an order": {frozenset((i, i + 1)) for i in range(20_000)},
+    "pairs in tuples": {(1, frozenset((i,))) for i in range(5000)},
+    "coordinates": {(i / 10, j / 10): None for i in range(150) for j in range(150)},
+    "times": {1_700_000_000 + i * 60: i for i in range(50_000)},
+    "numbers of all kinds": {**dict.fromkeys(range(5000), 0), **{i + 0.25: 0 for i in range(5000)}, True: 1, None: 2},
+}
+
+
+@pytest.mark.parametrize("what", ORDINARY)
+def test_many_ordinary_keys_pass(what: str) -> None:
+    data = pickle.dumps(ORDINARY[what], 5)
+    assert Pickle().decode(data, []) == ORDINARY[what]
+    assert values.last_steps() <= 8 * len(data)
+
+
+numbers = st.integers(0, 200) | st.integers(-(2**80), 2**80) | st.integers(-40, 40).map(lambda i: 1 + i * MODULUS)
+#: Opcodes in any order, most of which make sense: what a sender can write who looks for the dearest message.
+opcode = st.one_of(
+    st.sampled_from([b"K\x01", b"N", b")", b"]", b"}", b"\x8f", b"(", b"t", b"e", b"u", b"\x90", b"\x91", b"\x94"]),
+    st.sampled_from([b"\x85", b"\x86", b"\x87", b"a", b"s", b"\x88"]),
+    st.integers(0, 12).map(lambda i: b"h" + bytes([i])),
+    numbers.map(lambda i: b"\x8a\x0b" + i.to_bytes(11, "little", signed=True)),
+    st.floats().map(lambda x: b"G" + struct.pack(">d", x)),
+    st.integers(1, 255).map(lambda n: b"\x8c" + bytes([n]) + b"a" * n),
+    st.lists(numbers, min_size=9, max_size=40).map(
+        lambda them: b"}(" + b"".join(b"\x8a\x0b" + i.to_bytes(11, "little", signed=True) + b"N" for i in them) + b"u"
+    ),
+)
+
+
+def dearest(codec: Any, data: bytes, what: str) -> None:
+    """Let hypothesis look for messages that cost the most for their size; none costs more than is said."""
+    try:
+        codec.decode(data, [])
+    except DecodeError:
+        pass
+    steps = values.last_steps()
+    target(float(steps), label=f"steps of {what}")
+    target(steps / (len(data) + 1), label=f"steps of {what} a byte")
+    # One opcode beyond the bound is counted before it is refused.
+    assert steps <= min(8 * len(data) + 500_000, 20_000_000) + 64 * len(data) + 1000
+
+
+@given(st.lists(opcode, max_size=60), st.integers(1, 40))
+@settings(max_examples=300, deadline=None)
+@pytest.mark.parametrize("codec", [Pickle(), Pickle([Point])], ids=["plain", "classes"])
+def test_no_pickle_costs_more_than_is_said(codec: Any, opcodes: list[bytes], times: int) -> None:
+    body = b"".join(opcodes)
+    dearest(codec, b"\x80\x05" + body + b".", "a value")
+    dearest(codec, b"\x80\x05](" + body * times + b"e.", "a list")
+
+
+packed = st.recursive(
+    numbers.filter(lambda i: -(2**63) <= i < 2**64) | st.floats() | st.text(max_size=9) | st.none() | st.booleans(),
+    lambda one: st.lists(one, max_size=9) | st.lists(st.tuples(one, one), max_size=40).map(tuple),
+    max_leaves=60,
+)
+
+
+def pack(value: Any) -> bytes:
+    """As MessagePack; a tuple of pairs is a map, whose keys may be there more than once."""
+    if isinstance(value, tuple):
+        return b"\xdf" + len(value).to_bytes(4, "big") + b"".join(pack(k) + pack(v) for k, v in value)
+    if isinstance(value, list):
+        return b"\xdd" + len(value).to_bytes(4, "big") + b"".join(map(pack, value))
+    return bytes(msgpack.packb(value))
+
+
+@given(packed, st.integers(1, 40))
+@settings(max_examples=300, deadline=None)
+def test_no_message_pack_and_no_json_costs_more_than_is_said(value: Any, times: int) -> None:
+    dearest(MessagePack(), pack([value] * times), "MessagePack")
+    dearest(JSON(), repr([value] * times).encode("utf-8", "replace"), "JSON")
 
 
 @pytest.mark.parametrize("kind", [dict.fromkeys, set])

@@ -24,9 +24,9 @@ each of its bytes and SPARE_STEPS more, at most MAX_STEPS. Comparisons are what 
 hashes of numbers and of tuples of them can be chosen, and so can those that only share a probe chain. So keys that are
 no texts go through a model of the interpreter's own tables (Objects/dictobject.c, Objects/setobject.c), and each slot
 that is looked at is a step. Hashes of str and bytes cannot be chosen; a keyed hash stands for them. A key whose hash is
-not known here (a frozenset, an object) counts as if it met every key before it.
+not known here (a large frozenset, an object) counts as if it met every key before it.
 
-Tuples are hashed only if one is a key: then the message is looked through a second time.
+Tuples and frozensets are hashed only if one is a key: then the message is looked through a second time.
 
 Cost: 3 to 8 ns an opcode, forty bytes a value on the stack; a key that is no text about 10 ns and 28 bytes, until its
 container is complete. Rejected: an Unpickler of our own (loads is as fast as it gets),
@@ -64,6 +64,7 @@ cdef enum:                  # what a record stands for
     OBJECT = 6
     CLASS = 7
     BUFFER = 8
+    FROZENSET = 9
 
 cdef enum:
     FROM_MEMO = 1
@@ -72,6 +73,7 @@ cdef enum:
     STEPS_PER_BYTE = 8
     SPARE_STEPS = 500000
     MAX_STEPS = 20000000
+    MANY_ITEMS = 64         # of a frozenset whose hash is computed
     FEW_KEYS = 8            # as many are compared with one another sooner than a table is made
     OBJECT_STEPS = 16       # a comparison of objects may be Python code
 
@@ -99,7 +101,7 @@ cdef struct record:
     uint32_t at             # where its opcode stands
     uint32_t keys           # of a container: how many have come
     table *keyed            # of a container, while it is filled: the model of its table, or NULL
-    uint64_t hash           # of a tuple, in a look through that needs it; else 0
+    uint64_t hash           # of a tuple or frozenset, in a look through that needs it; else 0
     uint64_t tag            # stands for the value: equal values have equal ones; 0: not known
 
 
@@ -422,6 +424,10 @@ cdef bint hash_of(machine *m, record *r, uint64_t *hash, uint64_t *tag) noexcept
         hash[0] = r.hash
         tag[0] = r.tag
         return r.tag != 0
+    if r.kind == FROZENSET:
+        hash[0] = r.hash
+        tag[0] = r.tag
+        return r.tag != 0
     if r.kind != PLAIN and r.kind != TEXT:
         return False
     if op == c'K':
@@ -454,6 +460,38 @@ cdef bint hash_of(machine *m, record *r, uint64_t *hash, uint64_t *tag) noexcept
     else:
         return False
     return True
+
+
+cdef void hash_set(machine *m, Py_ssize_t first, uint64_t *hash, uint64_t *tag) noexcept nogil:
+    """Of a frozenset of the values from `first` on (Objects/setobject.c, frozenset_hash()): the order does not matter,
+    and what is there twice counts once. More than MANY_ITEMS, or one whose hash is not known: tag 0."""
+    cdef uint64_t hashes[MANY_ITEMS]
+    cdef uint64_t tags[MANY_ITEMS]
+    cdef uint64_t h = 0, t = 0, acc = 0, sum_ = SECRET_A
+    cdef Py_ssize_t i, j, n = 0
+    cdef bint known
+    if m.count - first > MANY_ITEMS:
+        return
+    for i in range(first, m.count):
+        if not hash_of(m, m.stack + i, &h, &t):
+            return
+        known = False
+        for j in range(n):
+            known = known or tags[j] == t
+        if not known:
+            hashes[n] = h
+            tags[n] = t
+            n += 1
+    m.steps += n * n >> 3
+    for i in range(n):
+        h = hashes[i]
+        acc ^= ((h ^ 89869747ULL) ^ (h << 16)) * 3644798167ULL
+        sum_ += rpc_mix(tags[i] ^ SECRET_A, SECRET_B)
+    acc ^= <uint64_t>(n + 1) * 1927868237ULL
+    acc ^= (acc >> 11) ^ (acc >> 25)
+    acc = acc * 69069ULL + 907133923ULL
+    hash[0] = 590923713ULL if acc == <uint64_t>-1 else acc
+    tag[0] = rpc_mix(sum_ ^ <uint64_t>n, SECRET_B) | 1
 
 
 cdef inline bint is_text(machine *m, record *r) noexcept nogil:
@@ -498,25 +536,28 @@ cdef int add_keys(machine *m, record *target, Py_ssize_t first, int stride, bint
                 if take(m, n * (r.work + (OBJECT_STEPS if r.kind == OBJECT else 0) + (size_of(m, r) >> 6))) < 0:
                     return -1
             return 0
-        if target.keys == 0:
-            target.keyed = new_table(is_set)
-            if target.keyed == NULL:
+        target.keyed = new_table(is_set)
+        if target.keyed == NULL:
+            return fail(m, b"no memory")
+        # What came before were texts, whose hashes nobody chooses, and FEW_KEYS others at most.
+        if take(m, target.keys) < 0:
+            return -1
+        for i in range(target.keys):
+            if insert(target.keyed, rpc_mix(SECRET_B ^ <uint64_t>i, SECRET_A), 0) < 0:
                 return fail(m, b"no memory")
     for i in range(n):
         r = m.stack + first + i * stride
-        if r.kind == TUPLE and not m.exact:
+        if (r.kind == TUPLE or r.kind == FROZENSET) and not m.exact:
             m.wants_exact = True
             return fail(m, b"tuples as keys")
         weight = r.work + (size_of(m, r) >> 6)
         target.keys += 1
-        if target.keyed == NULL or not hash_of(m, r, &hash, &tag):
-            # Keys before it that are in no table, or a hash that nobody knows here.
+        if not hash_of(m, r, &hash, &tag):
+            # As if it met every key before it.
             if r.kind == OBJECT:
                 weight += OBJECT_STEPS
             if take(m, target.keys * weight) < 0:
                 return -1
-            if target.keyed == NULL:
-                continue
             hash = rpc_mix(SECRET_A ^ target.keys, SECRET_B)
             tag = 0
         took = insert(target.keyed, hash, tag)
@@ -698,6 +739,7 @@ cdef int step(machine *m, uint8_t op) noexcept nogil:
     cdef uint64_t n
     cdef Py_ssize_t i
     cdef record container
+    cdef uint64_t hash, tag
     if op == 0x8c:                              # SHORT_BINUNICODE
         return data(m, 1, TEXT, 64)
     if op == 0x94:                              # MEMOIZE
@@ -777,11 +819,18 @@ cdef int step(machine *m, uint8_t op) noexcept nogil:
         drop_table(container.keyed)
         if i < 0:
             return -1
+        hash = tag = 0
+        if m.exact:
+            hash_set(m, first, &hash, &tag)
         for i in range(first, m.count):
             consume(m, m.stack + i, &depth, &work)
         n = m.count - first
         m.count = first
-        return push(m, PLAIN, depth, work, 216 + 48 * n)
+        if push(m, FROZENSET, depth, work, 216 + 48 * n) < 0:
+            return -1
+        m.stack[m.count - 1].hash = hash
+        m.stack[m.count - 1].tag = tag
+        return 0
     if op == 0x95:                              # FRAME
         if m.end - m.p < 8 or le(m.p, 8) > <uint64_t>(m.end - m.p - 8):
             return fail(m, b"a length beyond the end")
