@@ -839,3 +839,27 @@ def test_a_close_in_one_packet_with_a_step_of_the_login_says_why(step: str, code
             amqp.connect(f"amqp://127.0.0.1:{broker.port}", timeout=HANG)
         broker.thread.join(HANG)
         assert not broker.errors
+
+
+@pytest.mark.parametrize("method", [spec.connection.blocked("full"), spec.connection.close(320, "not now", 0, 0)])
+@in_loop
+def test_what_comes_in_one_packet_with_the_end_of_the_login_is_seen(method) -> None:
+    def script(broker: Scripted) -> None:
+        broker.next()
+        broker.say(0, spec.connection.start(server_properties={}))
+        broker.expect(spec.connection.start_ok)
+        broker.say(0, spec.connection.tune(2047, 131072, 0))
+        broker.expect(spec.connection.tune_ok)
+        broker.expect(spec.connection.open)
+        broker.say(0, spec.connection.open_ok(), method)
+
+    with Scripted(script, greet=False) as broker:
+        client = amqp.connect(f"amqp://127.0.0.1:{broker.port}", timeout=HANG, close_timeout=0.05)
+        while client.blocked is None and client.error is None:
+            coro.sleep_relative(0.001)
+        if client.error is not None:
+            with pytest.raises(amqp.ConnectionClosed, match="not now"):
+                client.channel()
+        else:
+            assert client.blocked == "full"
+        client.close()

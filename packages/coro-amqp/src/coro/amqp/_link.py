@@ -59,6 +59,7 @@ class Link:
     ) -> None:
         self.protocol = protocol
         self.channels: dict[int, channel] = {}
+        self._early: list[Any] | None = None  # what came in one packet with the end of the handshake
         self.error: AMQPError | None = None  # why it ended
         self.alive = False
         self.blocked: str | None = None  # the broker's reason, while it takes no messages
@@ -155,6 +156,7 @@ class Link:
         self._answer(events, user, tune_ok)
         protocol.send_method(0, spec.connection.open(virtual_host))
         self._expect(events, "", spec.connection.open_ok)
+        self._early = events
 
     def _answer(self, events: list[Any], context: str, method: Any) -> None:
         """Send a step of the handshake, unless the broker has closed the connection right behind its own."""
@@ -204,14 +206,17 @@ class Link:
         error: BaseException | None = None
         try:
             while self.alive:
-                while self.full and (not self.waiting or self.flooded) and self.alive:
-                    if not self._pause() and not self.flooded:
-                        break
-                data = sock.recv(RECEIVED)
-                if not data:
-                    protocol.eof()
-                    raise ConnectionLost("the broker closed the connection without a word")
-                events = protocol.receive(data)
+                if self._early is not None:
+                    events, self._early = self._early, None
+                else:
+                    while self.full and (not self.waiting or self.flooded) and self.alive:
+                        if not self._pause() and not self.flooded:
+                            break
+                    data = sock.recv(RECEIVED)
+                    if not data:
+                        protocol.eof()
+                        raise ConnectionLost("the broker closed the connection without a word")
+                    events = protocol.receive(data)
                 if self.debug:
                     LOG("received", [(number, repr(what)) for number, what in events])
                 for number, what in events:
