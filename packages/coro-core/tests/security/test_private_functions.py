@@ -50,3 +50,58 @@ def test_the_core_of_the_profiler():
             env={**os.environ, "PYTHONMALLOC": "debug"}, capture_output=True, text=True, timeout=LIMIT,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+
+CALLBACKS = """
+import random, sys
+import coro
+import coro.profiler._core.accounting as core
+chance = random.Random(int(sys.argv[1]))
+def function(): pass
+values = [function.__code__, function, 0, 8, -1, 1 << 70, True, None, "x", b"x", (), len, [].append, object(), int, 1.5]
+on = [False]
+
+def main():
+    values.append(coro.current())
+    callbacks = [core.callback(i) for i in range(5)]
+    for _ in range(5000):
+        if chance.random() < 0.02:
+            core.abandon()
+            on[0] = not on[0]
+            if on[0]:
+                core.begin(core.TICKS, 1000, 10, 0.01)
+                core.adopt(coro.current(), [], True)
+                core.switch_on((), (), ())
+        call = chance.choice(callbacks)
+        arguments = [chance.choice(values) for _ in range(chance.randrange(5))]
+        try:
+            call(*arguments, **({"x": 1} if chance.random() < 0.05 else {}))
+        except (Exception, coro.Interrupted):
+            pass
+        else:
+            assert arguments, call
+    for call in callbacks:
+        try:
+            call()
+        except TypeError as e:
+            assert "sys.monitoring" in str(e)
+        else:
+            raise AssertionError(call)
+    core.abandon()
+
+coro.run(main)
+print("whole")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="there is no sys.monitoring")
+def test_receivers_of_events_called_with_anything():
+    seed = int(os.environ.get("CORO_FUZZ_SEED", random.randrange(1 << 30)))
+    print(f"CORO_FUZZ_SEED={seed}")
+    for i in range(5):
+        done = subprocess.run(
+            [sys.executable, "-X", "faulthandler", "-c", CALLBACKS, str(seed + i)],
+            env={**os.environ, "PYTHONMALLOC": "debug"}, capture_output=True, text=True, timeout=LIMIT,
+        )  # fmt: skip
+        assert done.stdout == "whole\n", done.stderr

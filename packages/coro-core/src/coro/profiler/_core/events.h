@@ -82,16 +82,28 @@ coro_profile_tell_c_leave(PyObject *callable)
 
 #if PY_VERSION_HEX >= 0x030C0000
 
-/* sys.monitoring calls these with (code, offset, ...). */
+/* sys.monitoring calls these with (code, offset, ...). Programs can get hold of them and call them with anything: the
+   number of arguments is looked at first, and their types where they are first taken for what they should be. What an
+   event of a known place and function costs grows by the look at the number. */
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
 } coro_profile_callback;
 
+static __attribute__((noinline, cold)) PyObject *
+coro_profile_misused(void)
+{
+    PyErr_SetString(PyExc_TypeError, "expected (code, offset, ...), as sys.monitoring calls it");
+    return NULL;
+}
+
 static __attribute__((noinline)) PyObject *
 coro_profile_py_enter_unusual(PyObject *code, int counts)
 {
+    if (!PyCode_Check(code)) {
+        return coro_profile_misused();
+    }
     coro_profile_enter(code, code, CORO_PROFILE_PYTHON, counts);
     Py_RETURN_NONE;
 }
@@ -106,6 +118,9 @@ coro_profile_py_leave_unusual(PyObject *code)
 static PyObject *
 coro_profile_py_start(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
+    if (CORO_PROFILE_RARE(PyVectorcall_NARGS(count) == 0)) {
+        return coro_profile_misused();
+    }
     if (coro_profile_elsewhere() || coro_profile_enter_usual(args[0], 1)) {
         Py_RETURN_NONE;
     }
@@ -115,6 +130,9 @@ coro_profile_py_start(PyObject *self, PyObject *const *args, size_t count, PyObj
 static PyObject *
 coro_profile_py_resume(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
+    if (CORO_PROFILE_RARE(PyVectorcall_NARGS(count) == 0)) {
+        return coro_profile_misused();
+    }
     if (coro_profile_elsewhere() || coro_profile_enter_usual(args[0], 0)) {
         Py_RETURN_NONE;
     }
@@ -124,6 +142,9 @@ coro_profile_py_resume(PyObject *self, PyObject *const *args, size_t count, PyOb
 static PyObject *
 coro_profile_py_leave(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
+    if (CORO_PROFILE_RARE(PyVectorcall_NARGS(count) == 0)) {
+        return coro_profile_misused();
+    }
     if (coro_profile_elsewhere() || coro_profile_leave_usual(args[0])) {
         Py_RETURN_NONE;
     }
@@ -135,9 +156,14 @@ static PyObject *coro_profile_disable; /* sys.monitoring.DISABLE, owned */
 static PyObject *
 coro_profile_c_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    PyObject *callable = args[2];
-    PyTypeObject *type = Py_TYPE(callable);
+    PyObject *callable;
+    PyTypeObject *type;
     const void *key;
+    if (CORO_PROFILE_RARE(PyVectorcall_NARGS(count) < 3) || !PyCode_Check(args[0]) || !PyLong_CheckExact(args[1])) {
+        return coro_profile_misused();
+    }
+    callable = args[2];
+    type = Py_TYPE(callable);
     if (coro_profile_elsewhere()) {
         Py_RETURN_NONE;
     }
@@ -156,7 +182,11 @@ coro_profile_c_call(PyObject *self, PyObject *const *args, size_t count, PyObjec
 static PyObject *
 coro_profile_c_leave(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
 {
-    const void *key = coro_profile_usual_key(args[2]);
+    const void *key;
+    if (CORO_PROFILE_RARE(PyVectorcall_NARGS(count) < 3)) {
+        return coro_profile_misused();
+    }
+    key = coro_profile_usual_key(args[2]);
     if (key == NULL || !coro_profile_is_primitive(key)) {
         coro_profile_tell_c_leave(args[2]);
     }
