@@ -159,7 +159,8 @@ coro_profile_c_call(PyObject *self, PyObject *const *args, size_t count, PyObjec
     PyObject *callable;
     PyTypeObject *type;
     const void *key;
-    if (CORO_PROFILE_RARE(PyVectorcall_NARGS(count) < 3) || !PyCode_Check(args[0]) || !PyLong_CheckExact(args[1])) {
+    if (CORO_PROFILE_RARE(PyVectorcall_NARGS(count) < 3) || !PyCode_Check(args[0]) || !PyLong_CheckExact(args[1])
+        || !PyUnstable_Long_IsCompact((PyLongObject *)args[1])) {
         return coro_profile_misused();
     }
     callable = args[2];
