@@ -220,15 +220,15 @@ def sleeps(name):
     libc = ctypes.CDLL(None, use_errno=True)
     keeps_gil = ctypes.PyDLL(None, use_errno=True)
     one, other = socket.socketpair()
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 400000))
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 300000))
     room = ctypes.create_string_buffer(8)
     semaphore = ctypes.create_string_buffer(64)
     libc.sem_init(semaphore, 0, 0)
-    until = struct.pack("ll", int(time.time() + 0.4), int((time.time() + 0.4) % 1 * 1e9))
+    until = struct.pack("ll", int(time.time() + 0.3), int((time.time() + 0.3) % 1 * 1e9))
     calls = {
-        "usleep": lambda: libc.usleep(400000),
-        "poll": lambda: libc.poll(None, 0, 400),
-        "with the GIL": lambda: keeps_gil.usleep(400000),
+        "usleep": lambda: libc.usleep(300000),
+        "poll": lambda: libc.poll(None, 0, 300),
+        "with the GIL": lambda: keeps_gil.usleep(300000),
         "recv": lambda: (libc.recv(one.fileno(), room, 8, 0), ctypes.get_errno() == 11),
         "futex": lambda: (libc.sem_timedwait(semaphore, until), ctypes.get_errno() == errno.ETIMEDOUT),
     }
