@@ -757,10 +757,13 @@ cdef class RpcStream(PacketStream):
 
     def cast(self, str method, tuple args, dict kwargs, metadata=None):
         """A call without an answer."""
-        cdef bytes head = self.head(method, KEYWORDS if kwargs else 0, 0, 0, metadata)
-        cdef list pieces = self.encode((args, kwargs) if kwargs else args)
+        cdef bytes head
+        cdef list pieces
+        self.check_usable()
         if not self.agreed:
             raise LocalError("expected the handshake before the first call")
+        head = self.head(method, KEYWORDS if kwargs else 0, 0, 0, metadata)
+        pieces = self.encode((args, kwargs) if kwargs else args)
         if len(pieces) == 1:
             pieces = [b"\0\0", pieces[0]]
         self._push(b"".join([head, *pieces]))

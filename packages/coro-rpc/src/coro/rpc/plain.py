@@ -276,8 +276,8 @@ class _Reader:
         keys.append((hashed, value))
         if len(keys) * 5 >= len(slots) * 3:
             slots = target.table[0] = [None] * (4 * len(slots))
-            for one in keys:
-                self._probe(target, slots, *one, 1)
+            for known, key in keys:
+                self._probe(target, slots, known, key, 1)
 
     def _probe(self, target: _Value, slots: list[Any], hashed: int, value: Any, weight: int) -> bool:
         """Whether it is new; then it is there."""
