@@ -93,6 +93,22 @@ class Reply:
         self.abandoned = False
 
 
+class Revival:
+    """How far a channel is with being opened again after the broker has closed it.
+
+    Apart from the channel, because Python keeps the attributes of an object with more than 30 of them in a dict of its
+    own, and then each publish reads them more slowly.
+    """
+
+    __slots__ = ("at", "fruitless", "link", "returning")
+
+    def __init__(self) -> None:
+        self.link: Link | None = None  # where `_revive` is at work
+        self.returning: consumer | None = None  # which is being subscribed again
+        self.at: int | None = None  # ticks of the last time
+        self.fruitless = 0  # openings in a row that the broker has ended soon
+
+
 class channel:
     """A channel of a connection; made by ``client.channel()``. Any number of threads may use it at once.
 
@@ -140,10 +156,7 @@ class channel:
         self._held = False  # calls wait
         self._back = coro.condition_variable()
         self._why: AMQPError | None = None  # it was lost
-        self._reviving: Link | None = None  # where `_revive` is at work
-        self._returning: consumer | None = None  # which is being subscribed again
-        self._revived_at: int | None = None  # ticks
-        self._fruitless = 0  # openings in a row that the broker has ended soon
+        self._revival = Revival()
 
     # ---- in the reader
 
@@ -273,7 +286,7 @@ class channel:
             self._end(error)
             return
         asked = self._replies[0].asked.id if self._replies else None
-        restoring = client._recovering or self._reviving is link
+        restoring = client._recovering or self._revival.link is link
         self._lost(error)
         if restoring:
             return  # it is seen there
@@ -302,7 +315,7 @@ class channel:
     def _begin_revival(self, link: Link, told: bool) -> None:
         """Have it opened again, after the broker has closed it. told: that is the answer to a call."""
         assert self._why is not None
-        self._reviving = link
+        self._revival.link = link
         try:
             coro.spawn(self._revive, link, told, thread_name=f"amqp recovery of channel {self.num}", daemon=True)
         except LoopError:
@@ -312,11 +325,11 @@ class channel:
         """Open the channel again, for as long as the connection is the same and the program wants it."""
         rule = self.conn.recovery
         assert rule is not None
-        soon = self._revived_at is not None and ticks.to_duration(ticks.get_now() - self._revived_at) < rule.most
+        soon = self._revival.at is not None and ticks.to_duration(ticks.get_now() - self._revival.at) < rule.most
         try:
             while self._is_lost_on(link):
                 if not told:
-                    self._fruitless = self._fruitless + 1 if soon else 0
+                    self._revival.fruitless = self._revival.fruitless + 1 if soon else 0
                     if not self._rest(link, rule):
                         return
                 told, soon = False, True
@@ -330,16 +343,16 @@ class channel:
         except AMQPError as exc:
             LOG("channel not recovered", self.num, str(exc))  # the connection has ended, or the program closes it
         finally:
-            if self._reviving is link:
-                self._reviving = None
+            if self._revival.link is link:
+                self._revival.link = None
 
     def _rest(self, link: Link, rule: Recovery) -> bool:
         """The pause that openings deserve that did not last. False: there is nothing to do any more."""
         assert self._why is not None
-        if rule.attempts is not None and self._fruitless >= rule.attempts:
+        if rule.attempts is not None and self._revival.fruitless >= rule.attempts:
             self._end(self._why)
-        elif self._fruitless:
-            pause = min(rule.most, rule.first * 2 ** min(self._fruitless - 1, 30))
+        elif self._revival.fruitless:
+            pause = min(rule.most, rule.first * 2 ** min(self._revival.fruitless - 1, 30))
             with coro.move_on_after(pause + random.random() * pause / 4):
                 while self._is_lost_on(link):
                     self._back.wait()
@@ -355,7 +368,7 @@ class channel:
         error = self._why
         assert error is not None
         self._held = False
-        self._revived_at = ticks.get_now()
+        self._revival.at = ticks.get_now()
         self._back.wake_all()
         if isinstance(error, ChannelClosed):
             LOG("channel recovered", self.num, str(error))
@@ -373,9 +386,9 @@ class channel:
                 self._resume(link)
                 return
             except ChannelClosed as exc:
-                if self._returning is not None and _blames(exc, spec.basic.consume):
-                    LOG("could not consume again", self._returning.queue, str(exc))
-                    self._end_consumer(self._returning, exc)
+                if self._revival.returning is not None and _blames(exc, spec.basic.consume):
+                    LOG("could not consume again", self._revival.returning.queue, str(exc))
+                    self._end_consumer(self._revival.returning, exc)
                 elif _blames(exc, spec.channel.open, spec.confirm.select, spec.tx.select, spec.basic.qos):
                     self._end(exc)
                 elif not _blames(exc, spec.basic.publish):  # `_lost` has given these up
@@ -405,7 +418,7 @@ class channel:
 
     def _attach(self, link: Link) -> None:
         self._link = link
-        self._returning = None
+        self._revival.returning = None
         link.channels[self.num] = self
 
     def _open(self, link: Link, out_of_band: str = "", undo: Callable[[Any], object] | None = None) -> None:
@@ -437,7 +450,7 @@ class channel:
         if self._link is not link:
             raise again(self._why or ConnectionLost("the connection was lost again"))
         self._limit_next(link, which)
-        self._returning = which
+        self._revival.returning = which
         self._ask(again_, (spec.basic.consume_ok,), link=link)
 
     # ---- asking

@@ -18,7 +18,7 @@ _MODULES = ("_interpreters", "_xxsubinterpreters")
 
 
 def _number(one: object) -> int:
-    return int(one[0]) if isinstance(one, tuple) else int(one)  # type: ignore[call-overload, no-any-return]
+    return int(one[0]) if isinstance(one, tuple) else int(one)  # type: ignore[call-overload]
 
 
 def _require() -> None:

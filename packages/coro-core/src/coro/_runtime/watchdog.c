@@ -244,8 +244,8 @@ has_limit(int fd, int option)
 }
 
 #if defined(__GLIBC__) && defined(SYS_futex)
-/* Does the thread wait by futex(2) and not for the GIL, which waits again by itself? There the handler has to see. Other
-   C libraries wait for the GIL at an address that is not the GIL's. */
+/* Does the thread wait by futex(2) and not for the GIL, which waits again by itself? There the handler has to see.
+   Other C libraries wait for the GIL at an address that is not the GIL's. */
 static int
 waits_with_limit(long number, unsigned long at, unsigned long operation, unsigned long limit)
 {

@@ -7,8 +7,8 @@
    comes just before the call would be lost: it is sent until the thread has answered. All other signals are blocked
    there and go to the OS threads of the program.
 
-   The signal is one that nobody has a handler for. If the program gives it one meanwhile, or ignores it, it is not sent:
-   then the OS thread waits on, and undoes what it gets.
+   The signal is one without a handler. If the program gives it one meanwhile, or ignores it, it is not sent: then the
+   OS thread waits on, and undoes what it gets.
 
    Cost: an OS thread with a stack of 256 KiB and a pipe for the time of the wait, some 50 us. */
 
