@@ -22,9 +22,9 @@ Asyncio code must not block the coro way: it would hold up its whole event loop.
 
 Cost: per `run` a task and two switches; per wait of asyncio's loop one more system call than alone; no switch
 for a task that is started and does not wait.
-
-Rejected: a `mutex` as the baton. Each task that is started would pay for it, and hardly any thread ever waits.
 """
+
+# Rejected: a `mutex` as the baton. Each task that is started would pay for it, and hardly any thread ever waits.
 
 from __future__ import annotations
 
