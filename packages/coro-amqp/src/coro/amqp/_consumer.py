@@ -146,7 +146,8 @@ class consumer:
         timeout: seconds, None for ever. Raises AMQPTimeout when it is over (nothing is lost), AMQP_Consumer_Closed when
         no more will come, with the reason chained.
         """
-        self._check_inbox()
+        if self._callback is not None:
+            self._refuse_callback()
         try:
             message = self._inbox.pop(timeout)
         except coro.TimeoutError:
@@ -159,9 +160,8 @@ class consumer:
             self._relieve()
         return message
 
-    def _check_inbox(self) -> None:
-        if self._callback is not None:
-            raise StateError("expected a consumer without a callback: messages of this one go to its callback")
+    def _refuse_callback(self) -> NoReturn:
+        raise StateError("expected a consumer without a callback: messages of this one go to its callback")
 
     def _raise_closed(self) -> NoReturn:
         why = f": {self.error}" if self.error is not None else ""
@@ -219,7 +219,8 @@ class consumer:
         """
         if workers < 1:
             raise ValueError(f"expected at least one worker, got {workers}")
-        self._check_inbox()
+        if self._callback is not None:
+            self._refuse_callback()
         closer = None
         if until is not None:
             closer = coro.spawn(self._close_after, until, thread_name=f"{self.tag} until", daemon=True)
