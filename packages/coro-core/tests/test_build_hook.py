@@ -490,8 +490,9 @@ BACKEND = "import hatchling.build as b, sys; print('made', getattr(b, sys.argv[1
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A distribution whose module is compiled against the installed coro-core, with a declaration file of its own."""
+    monkeypatch.delenv("CORO_BUILD_CACHE", raising=False)  # it may have the module already
     folder = tmp_path / "package"
     made = folder / "src" / "coro" / "made"
     made.mkdir(parents=True)
