@@ -1,11 +1,11 @@
 # The version of the C-level interface (every .pxd of coro-core together). A module that cimports from coro-core calls
 # `require_abi()` once at import: a mismatch means it was compiled against another coro-core than the one installed.
 # The number and the digest below go together; `python3 tools/abi.py --update` writes both.
-# layout: e34bdf1ad93a0ddf
+# layout: 706270ada60dcaa4
 # cython: language_level=3
 
 cdef enum:
-    CORO_ABI = 18
+    CORO_ABI = 19
 
 
 cdef inline int require_abi() except -1:
