@@ -268,48 +268,6 @@ def test_a_prefork_worker_runs_its_clean_up(start):
     program.expect("finally", "parent ended")
 
 
-@linux
-def test_under_emulation_the_running_thread_is_interrupted(start):
-    program = start(
-        """
-        from coro import emulation
-        emulation.install()
-        import threading, time
-        def spin():
-            say("spins")
-            begin = time.monotonic()
-            while escalation._count == 0 or time.monotonic() < begin + 2 * escalation.PROMPT:
-                pass
-            try:
-                say("noted")
-                while True:
-                    pass
-            finally:
-                say("finally")
-        def main():
-            say("ready")
-            try:
-                thread = threading.Thread(target=spin)
-                thread.start()
-                time.sleep(1000)
-            except KeyboardInterrupt:
-                say("interrupted")
-        coro.run(main)
-        """
-    )
-    program.expect("ready", "spins")
-    program.send(signal.SIGINT)
-    # The emulation lets threads take turns, so the main thread may come at any time.
-    lines = []
-    while "noted\n" not in lines:
-        lines.append(program.process.stdout.readline())
-    program.send(signal.SIGINT)
-    while len(lines) < 3:
-        lines.append(program.process.stdout.readline())
-    assert sorted(lines) == ["finally\n", "interrupted\n", "noted\n"]
-    assert program.ended()[0] == 0
-
-
 def interrupt(pid, *options, **more):
     return subprocess.run(
         [sys.executable, "-m", "coro.debug", "--interrupt", str(pid), *options],
