@@ -311,6 +311,21 @@ def test_pushes_wait_for_the_handler() -> None:
 
 
 @coro_test
+def test_a_push_waits_no_longer_than_the_limit() -> None:
+    gate = coro.event()
+    stalled = lambda data: gate.wait()  # noqa: E731
+    with testing.virtual_clock(autojump=True), pair(push_handler=stalled, window=1000, timeout=5) as (ours, _):
+        sent = 0
+        with pytest.raises(CallTimeout, match=r"within 5 seconds, .* nothing was sent") as told:
+            while True:
+                ours.push(bytes(100))
+                sent += 1
+        assert 5 < sent < 15 and told.value.seconds == 5
+        gate.set()
+        ours.push(bytes(100))  # the connection is as good as before
+
+
+@coro_test
 def test_a_slow_reader_stops_writers_and_memory_stays_bounded() -> None:
     a, b = testing.stream_pair()
     with PacketStream(a, max_queued=10_000, write_timeout=None, keepalive=None) as ours:

@@ -89,7 +89,7 @@ class Caller:
 
     def cast(self, method: str, /, *args: Any, metadata: Any = None, **kwargs: Any) -> None:
         """Call without an answer: nobody learns whether it worked. Waits only while the other side has too many of
-        them."""
+        them, and raises CallTimeout, with nothing sent, when that lasts longer than the connection's ``timeout``."""
         self._connection().cast(method, args, kwargs, metadata)
 
     def batch(

@@ -147,6 +147,7 @@ cdef class PacketStream:
     cdef int wait_for_room(self, coro me, Call call) except -1
     cdef int wake_room(self) except -1
     cdef int wait_ready(self, coro me, Call call) except -1
+    cdef int wait_to_push(self, coro me) except -1
     cdef uint64_t new_id(self) except 0
     cdef int begin_call(self, Call call, coro me) except -1
     cdef int dispatch(self, int kind, uint64_t number, object payload) except -1

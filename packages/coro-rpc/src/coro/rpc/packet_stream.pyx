@@ -929,10 +929,12 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         return call.outcome()
 
     def push(self, data):
-        """Send a one-way packet. Waits while the queue is full, or the other side has not handled what it got before.
+        """Send a one-way packet. Waits while the queue is full, or the other side has not handled what it got before,
+        for as long as the connection's ``timeout``.
 
-        Pushes arrive in the order of the calls; those of more than 64 KiB may be passed by later ones. Raises what
-        ``request`` raises for a connection that cannot be used, and PacketTooBig."""
+        Pushes arrive in the order of the calls; those of more than 64 KiB may be passed by later ones. Raises
+        CallTimeout, with nothing sent, when that time is over; what ``request`` raises for a connection that cannot be
+        used; and PacketTooBig."""
         cdef bytes payload = _payload(data)
         self._push(payload)
 
@@ -940,6 +942,22 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
         cdef coro me = running_thread()
         self.check_usable()
         self.check_size(PyBytes_GET_SIZE(payload))
+        if not self.ready or self.push_credit <= 0 or self.queued > self.max_queued:
+            # The other side may live, answer pings, and never grant credit again.
+            with move_on_after(min(self.timeout, 1e9)) as limit:
+                self.wait_to_push(me)
+            if limit.expired:
+                raise CallTimeout(f"expected {self.name} to take a one-way packet within {self.timeout:g} seconds, it "
+                                  "has not handled those before; nothing was sent", self.timeout)
+        self.check_usable()
+        self.check_size(PyBytes_GET_SIZE(payload))
+        self.push_credit -= PyBytes_GET_SIZE(payload) + HEADER
+        self.active = ticks_now()
+        self.put_bytes(PUSH, self.next_push, payload)
+        self.next_push += 1
+
+    cdef int wait_to_push(self, coro me) except -1:
+        """Until a one-way packet may be sent, or never will."""
         if not self.ready:
             self.wait_ready(me, None)
         while self.state == OPEN and not self.peer_going and (self.push_credit <= 0 or self.queued > self.max_queued):
@@ -949,12 +967,7 @@ keepalive_timeout=20.0, write_timeout=60.0, idle_timeout=None, tell_errors=False
             finally:
                 if me in self.room_waiters:
                     self.room_waiters.remove(me)
-        self.check_usable()
-        self.check_size(PyBytes_GET_SIZE(payload))
-        self.push_credit -= PyBytes_GET_SIZE(payload) + HEADER
-        self.active = ticks_now()
-        self.put_bytes(PUSH, self.next_push, payload)
-        self.next_push += 1
+        return 0
 
     def ping(self, timeout=None):
         """Ask for a sign of life and return the seconds that it took. timeout: seconds, None for the connection's.
