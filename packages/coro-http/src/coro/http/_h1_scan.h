@@ -179,25 +179,34 @@ static int64_t h1_number(const char *p, size_t n)
     return v > (uint64_t)INT64_MAX ? -1 : (int64_t)v;
 }
 
+/* The next member of a list without quotes, from place *i on (RFC 9110 5.6.1): its length, and where it begins; 0 when
+   there is none. */
+static inline size_t h1_next_member(const char *p, size_t n, size_t *i, const char **begin)
+{
+    size_t first, end;
+    while (*i < n && (p[*i] == ' ' || p[*i] == '\t' || p[*i] == ','))
+        (*i)++;
+    first = *i;
+    while (*i < n && p[*i] != ',')
+        (*i)++;
+    end = *i;
+    while (end > first && (p[end - 1] == ' ' || p[end - 1] == '\t'))
+        end--;
+    *begin = p + first;
+    return end - first;
+}
+
 /* The tokens of a Connection field, RFC 9110 7.6.1. */
 static void h1_connection_tokens(h1_scan *s, const char *p, size_t n)
 {
-    size_t i = 0;
-    while (i < n) {
-        size_t begin, end;
-        while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == ','))
-            i++;
-        begin = i;
-        while (i < n && p[i] != ',')
-            i++;
-        end = i;
-        while (end > begin && (p[end - 1] == ' ' || p[end - 1] == '\t'))
-            end--;
-        if (end - begin == 5 && h1_same(p + begin, "close", 5))
+    size_t i = 0, length;
+    const char *token;
+    while ((length = h1_next_member(p, n, &i, &token)) > 0) {
+        if (length == 5 && h1_same(token, "close", 5))
             s->flags |= H1_CLOSE;
-        else if (end - begin == 10 && h1_same(p + begin, "keep-alive", 10))
+        else if (length == 10 && h1_same(token, "keep-alive", 10))
             s->flags |= H1_KEEP_ALIVE;
-        else if (end - begin == 7 && h1_same(p + begin, "upgrade", 7))
+        else if (length == 7 && h1_same(token, "upgrade", 7))
             s->flags |= H1_UPGRADE_NAMED;
     }
 }
@@ -205,22 +214,10 @@ static void h1_connection_tokens(h1_scan *s, const char *p, size_t n)
 /* The expectations of an Expect field, RFC 9110 10.1.1. There is one; in quotes, a comma makes an unknown one two. */
 static void h1_expectations(h1_scan *s, const char *p, size_t n)
 {
-    size_t i = 0;
-    while (i < n) {
-        size_t begin, end;
-        while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == ','))
-            i++;
-        begin = i;
-        while (i < n && p[i] != ',')
-            i++;
-        end = i;
-        while (end > begin && (p[end - 1] == ' ' || p[end - 1] == '\t'))
-            end--;
-        if (end - begin == 12 && h1_same(p + begin, "100-continue", 12))
-            s->flags |= H1_EXPECT;
-        else if (end > begin)
-            s->flags |= H1_EXPECT_OTHER;
-    }
+    size_t i = 0, length;
+    const char *member;
+    while ((length = h1_next_member(p, n, &i, &member)) > 0)
+        s->flags |= length == 12 && h1_same(member, "100-continue", 12) ? H1_EXPECT : H1_EXPECT_OTHER;
 }
 
 static int h1_hex(uint8_t c)
