@@ -338,7 +338,7 @@ class channel:
                     if self._link is link and not self.closed:
                         self._release()
         except AMQPTimeout as exc:
-            # What answers heartbeats and no calls is of no use; and nobody knows whether the channel is open.
+            # A broker that answers heartbeats and no calls is of no use, and the channel's state is unknown.
             link.end(ConnectionLost(f"channel {self.num} could not be opened again: {exc}"), exc)
         except AMQPError as exc:
             LOG("channel not recovered", self.num, str(exc))  # the connection has ended, or the program closes it

@@ -389,7 +389,7 @@ class client(ClassicFrames):
                 try:
                     self._recoverer = coro.spawn(self._recover, thread_name=f"amqp recovery {self.name}", daemon=True)
                 except LoopError:
-                    # The loop is ending: nobody would wait for a new connection, and this one was not lost.
+                    # The loop is ending: a new connection would have no user, and this one was not lost.
                     self._finish(error)
                     return
             self._notify("lost", error=error)
@@ -821,7 +821,7 @@ _COUNTED = ("messages_in", "messages_out", "frames_in", "frames_out", "bytes_in"
 
 
 def _others(address: _urls.Address, peer: str) -> list[_urls.Address]:
-    """The addresses that a name has beside the one that was connected to; none for what is no name."""
+    """The other addresses of a name than the one that was connected to; none if the host is an address."""
     if address.host.startswith("/"):
         return []
     found = [peer]

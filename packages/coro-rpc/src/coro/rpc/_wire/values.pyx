@@ -28,6 +28,8 @@ not known here (a large frozenset, an object) counts as if it met every key befo
 
 Tuples and frozensets are hashed only if one is a key: then the message is looked through a second time.
 
+Longer than most files: the machine, its records and the model of the tables share one budget of steps.
+
 Cost: 3 to 8 ns an opcode, forty bytes a value on the stack; a key that is no text about 10 ns and 28 bytes, until its
 container is complete. Rejected: an Unpickler of our own (loads is as fast as it gets),
 looking only for forbidden opcodes (says nothing about hashes and depth).
