@@ -41,6 +41,8 @@ def test_flock_held_by_another_thread():
     assert emulated(
         HELPERS
         + """
+    from coro.testing import wait_all_blocked
+
     def main():
         order = []
         def work(number):
@@ -49,8 +51,11 @@ def test_flock_held_by_another_thread():
                 order.append(number)
                 time.sleep(0.001)
         threads = [threading.Thread(target=work, args=(number,)) for number in range(100)]
-        for thread in threads:
-            thread.start()
+        with open(name, "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            for thread in threads:
+                thread.start()
+                wait_all_blocked()                           # it stands in line before the next one comes
         most = 0
         while any(thread.is_alive() for thread in threads):
             most = max(most, os_threads())

@@ -161,15 +161,16 @@ def wait_for_child(c):
     assert c.waitpid(pid, None, 0) == pid
 
 def main():
+    # Made before: on a busy machine the dynamic linker takes long enough for a report.
+    without_the_gil, with_it, base = ctypes.CDLL(None), ctypes.PyDLL(None), sqlite3.connect(":memory:")
+    base.create_function("spin", 1, spin)
     coro.set_watchdog(0.1)
-    wait_for_child(ctypes.CDLL(None))   # without the GIL
+    wait_for_child(without_the_gil)
     coro.yield_slice()
-    wait_for_child(ctypes.PyDLL(None))  # with it
+    wait_for_child(with_it)
     coro.yield_slice()
     spin(0.3)
     coro.yield_slice()
-    base = sqlite3.connect(":memory:")
-    base.create_function("spin", 1, spin)
     base.execute("select spin(0.3)").fetchall()
     base.close()
 

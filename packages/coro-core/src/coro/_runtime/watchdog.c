@@ -379,7 +379,9 @@ find_c_code(Dl_info *module, Dl_info *inner)
         }
         for (n = 0; n < 3 && image != libraries[n]; n++) {
         }
-        if (image == NULL || image == ours || n < 3 || strstr(here.dli_fname, "vdso") != NULL) {
+        /* The dynamic linker finds thread-local variables and functions for all others, the interpreter too. */
+        if (image == NULL || image == ours || n < 3 || strstr(here.dli_fname, "vdso") != NULL
+            || strstr(here.dli_fname, "/ld-linux") != NULL) {
             if (found && image == ours) {
                 break;
             }
