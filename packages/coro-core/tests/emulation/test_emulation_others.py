@@ -177,7 +177,6 @@ def test_asyncio_with_greenlets_in_many_threads():
     ) == ["True 50"]
 
 
-@pytest.mark.each_python
 @needs_pybind11
 def test_no_thread_gives_way_below_a_call_of_pybind11s(with_pybind11):
     assert emulated(
@@ -205,7 +204,6 @@ def test_no_thread_gives_way_below_a_call_of_pybind11s(with_pybind11):
     ) == ["[] [3, 6, 10, 15]"]
 
 
-@pytest.mark.each_python
 @needs_pybind11
 def test_a_wait_below_a_call_of_pybind11s_is_refused_and_a_worker_takes_it(with_pybind11):
     assert emulated(
