@@ -6,8 +6,6 @@ import sys
 import pytest
 from support import LIMIT
 
-pytestmark = pytest.mark.each_python
-
 START = """
 try:
     import _interpreters as interpreters
